@@ -136,7 +136,7 @@ class Exchange:
 class Element:
     """One element of a request body in prompt order.
 
-    `group` says what it is (`tool`, `system`, `message`, `item`); `start:end` is its span in the body; `cuts` are spans inside it (absolute,
+    `group` says what it is (`tool`, `system`, `message`, `item`); `start:end` is its span in the body; `cuts` are spans in it (absolute,
     ascending, disjoint) that do not belong to its identity (cache markers, random ids): they are kept beside the tree.
     """
 
@@ -308,7 +308,7 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One replay. `settings` holds the plan's policy, declared edits, target as found, versions; `summary` its figures when it has ended."""
+    """One replay. `settings`: policy, declared edits, target as found, versions; `summary`: its figures once it has ended."""
 
     id: RunId
     started_ns: int

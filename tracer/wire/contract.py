@@ -89,8 +89,8 @@ class Delta:
 class Call:
     """What an exchange meant.
 
-    `prompt` is in prompt order without tools; `settings` the remaining top-level fields of the request, parsed; `ended` whether the dialect's
-    terminal event (or a whole unstreamed answer) was seen; `error` the provider's message when it answered or broke off with one.
+    `prompt` is in prompt order without tools; `settings` the remaining top-level fields of the request, parsed.
+    `ended`: the dialect's terminal event (or a whole unstreamed answer) was seen; `error`: the provider's message when it gave one.
     `usage_raw` is the provider's usage object as JSON text.
     """
 
