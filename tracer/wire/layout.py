@@ -1,0 +1,93 @@
+"""Builds the elements of a split body, and finds in them what does not belong to their identity.
+
+A cut takes the comma with it, so that an element reads the same with and without the member, wherever it stood. Knows JSON and
+element groups; which members are volatile is told by the dialect.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from storage.records import Element
+from tracer.wire.json_spans import Member, Span, items, kind, members
+
+type Volatile = Callable[[bytes, Member, int], bool]
+"""(body, member, depth of the object it stands in, the element's own being 0) -> whether it is cut."""
+
+_FREE_FORM = frozenset(
+    ("input", "input_schema", "parameters", "parametersJsonSchema", "arguments", "args", "schema", "properties", "response"),
+)
+"""Members whose inside is the user's own: a key that looks like a marker there is content."""
+
+
+def occurrences(body: bytes, marker: bytes) -> list[int]:
+    """Where the marker's bytes stand, ascending."""
+    found: list[int] = []
+    at = body.find(marker)
+    while at >= 0:
+        found.append(at)
+        at = body.find(marker, at + len(marker))
+    return found
+
+
+def elements(body: bytes, group: str, spans: Sequence[Span], marks: Sequence[int], volatile: Volatile) -> list[Element]:
+    """One element a span; only those that hold a mark are searched for cuts."""
+    built = [Element(group, start, end) for start, end in spans]
+    if not marks:
+        return built
+    for index in _marked(spans, marks):
+        start, end = spans[index]
+        built[index] = Element(group, start, end, cuts(body, (start, end), volatile))
+    return built
+
+
+def _marked(spans: Sequence[Span], marks: Sequence[int]) -> list[int]:
+    """Indexes of the spans that hold a mark."""
+    starts = [start for start, _ in spans]
+    found: list[int] = []
+    for mark in marks:
+        index = bisect_left(starts, mark + 1) - 1
+        if index >= 0 and mark < spans[index][1] and (not found or found[-1] != index):
+            found.append(index)
+    return found
+
+
+def cuts(body: bytes, span: Span, volatile: Volatile) -> tuple[Span, ...]:
+    """The spans to leave out of one element, ascending and disjoint."""
+    found: list[Span] = []
+    _search(body, span, volatile, (0, found))
+    return tuple(sorted(found))
+
+
+def _search(body: bytes, span: Span, volatile: Volatile, state: tuple[int, list[Span]]) -> None:
+    depth, found = state
+    opening = kind(body, span)
+    if opening == b"[" and depth < 12:
+        for inner in items(body, span) or ():
+            _search(body, inner, volatile, (depth + 1, found))
+    elif opening == b"{" and depth < 12:
+        inside = members(body, span) or ()
+        doomed = [volatile(body, each, depth) for each in inside]
+        found.extend(_runs(inside, doomed, span))
+        for each, gone in zip(inside, doomed, strict=True):
+            if not gone and each.key not in _FREE_FORM:
+                _search(body, (each.value, each.end), volatile, (depth + 1, found))
+
+
+def _runs(inside: Sequence[Member], doomed: Sequence[bool], span: Span) -> list[Span]:
+    """Cuts for the doomed members of one object, neighbours in one cut, each with the comma that goes with it."""
+    kept = [index for index, gone in enumerate(doomed) if not gone]
+    if len(kept) == len(inside):
+        return []
+    if not kept:
+        return [(span[0] + 1, span[1] - 1)]
+    edges = [-1, *kept, len(inside)]
+    found: list[Span] = []
+    for before, after in pairwise(edges):
+        if after - before < 2:
+            continue
+        if before < 0:
+            found.append((inside[0].start, inside[after].start))
+        else:
+            found.append((inside[before].end, inside[after - 1].end))
+    return found
