@@ -64,6 +64,7 @@ class Assembler:
         """The whole request has been passed on."""
         if self._ended_ns is None:
             self._sent_ns = at_ns - self._start_ns
+            self._pieces = [b"".join(self._pieces)]  # joined once: joining one piece later gives that very piece
 
     def response_head(self, at_ns: int, status: int, headers: Headers) -> None:
         """The head of the answer is there; `headers` already redacted."""
