@@ -1,0 +1,247 @@
+"""Sends one prepared request over a stamped connection and hears the answer out.
+
+HTTP/1.1 by h11, which does no I/O: the request is bytes before its time comes, so that between the start and the write there is one
+system call; the answer is taken apart as it comes but for its meaning. Proxies in the environment are not looked at, nothing is
+retried, no redirect followed. It does not know dialects, plans or the trace.
+"""
+
+import asyncio
+import ssl
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from urllib.parse import urlsplit
+
+import h11
+
+from replay.stamping import Read, StampedConnection, connect
+from storage.errors import TargetError
+from storage.records import Exchange, FailureKind, Headers, Request
+from tracer.assembler import Assembler
+from tracer.clock import Clock
+
+CONNECT_PATIENCE_S = 10.0
+SILENCE_S = 3600.0
+"""Long reasoning sends nothing for a long time; a target is given up only after as much silence as the recorder allows."""
+IDLE_NS = 4_000_000_000
+"""Idle for longer, a connection is not used again: common servers close theirs after 5 s, and a request sent into that closing is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A request as bytes on the wire, and the protocol state that will read its answer."""
+
+    wire: bytes
+    protocol: h11.Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """All that was seen of one exchange, in monotonic ns. `pieces` are body bytes by the raw read that completed them."""
+
+    start_ns: int
+    sent_ns: int | None
+    end_ns: int
+    status: int | None = None
+    headers: Headers = ()
+    head_ns: int = 0
+    pieces: tuple[Read, ...] = ()
+    failure: tuple[FailureKind, str] | None = None
+
+
+def message(request: Request) -> Message:
+    """The request as HTTP/1.1 bytes: the given headers in order and case, the host first, the length last."""
+    parts = urlsplit(request.url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    lines = [("Host", parts.netloc), *request.headers, ("Content-Length", str(len(request.body)))]
+    protocol = h11.Connection(h11.CLIENT)
+    head = protocol.send(h11.Request(method=request.method, target=target.encode("latin-1"), headers=_encoded(lines)))
+    body = protocol.send(h11.Data(request.body)) or b""
+    end = protocol.send(h11.EndOfMessage()) or b""
+    return Message(wire=(head or b"") + body + end, protocol=protocol)
+
+
+def _encoded(lines: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in lines]
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """The one TLS context of the program: making one takes longer than a handshake."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class Lane:
+    """The connections of one slot: a session that plays here reuses them, one for each of its threads at a time."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._tls = tls_context() if parts.scheme == "https" else None
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if self._tls else 80)
+        self._idle: list[StampedConnection] = []
+
+    async def take(self) -> StampedConnection:
+        """An idle connection that is still good, else a new one. Raises OSError or TimeoutError."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open and time.monotonic_ns() - connection.used_ns < IDLE_NS:
+                return connection
+            connection.close()
+        return await connect(self._host, self._port, self._tls, CONNECT_PATIENCE_S)
+
+    def give_back(self, connection: StampedConnection) -> None:
+        """Keeps a connection for the next turn."""
+        self._idle.append(connection)
+
+    def close(self) -> None:
+        """Closes what is idle."""
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
+
+
+async def warm(lanes: list[Lane]) -> None:
+    """Opens one connection a lane, so that handshakes are over before the clock starts. Raises TargetError when there is no server."""
+    opened = await asyncio.gather(*[lane.take() for lane in lanes], return_exceptions=True)
+    for lane, connection in zip(lanes, opened, strict=True):
+        if isinstance(connection, StampedConnection):
+            lane.give_back(connection)
+    wrong = next((error for error in opened if isinstance(error, BaseException)), None)
+    if isinstance(wrong, OSError):
+        raise TargetError(
+            f"the target cannot be reached: {describe(wrong)}", hint="start the server, or give the URL of one that runs with --target"
+        ) from wrong
+    if wrong is not None:
+        raise wrong
+
+
+def describe(error: BaseException) -> str:
+    """An error of the network in a few words."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message})"
+    return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
+
+
+@dataclass(slots=True)
+class _Answer:
+    """An answer as it comes."""
+
+    status: int | None = None
+    headers: Headers = ()
+    head_ns: int = 0
+    pieces: list[Read] = field(default_factory=list)
+
+    def take(self, event: h11.Event, at_ns: int, body: list[bytes]) -> None:
+        if isinstance(event, h11.Response):
+            self.status, self.head_ns = event.status_code, at_ns
+            self.headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers.raw_items())
+        elif isinstance(event, h11.Data):
+            body.append(bytes(event.data))
+
+
+async def send(lane: Lane, connection: StampedConnection, message: Message, *, silence_s: float = SILENCE_S) -> Heard:
+    """Writes the message now and hears the answer to its end, or to what ended it. Never raises for what the wire does.
+
+    The connection goes back to its lane when it can be used again. Cancelled, it gives what came with `interrupted` (see `Cut`).
+    """
+    answer = _Answer()
+    start_ns = time.monotonic_ns()
+    connection.write(message.wire)
+    failure: tuple[FailureKind, str] | None = None
+    end_ns = start_ns
+    try:
+        end_ns = await _hear(connection, message.protocol, answer, silence_s)
+    except TimeoutError:
+        failure = FailureKind.TIMED_OUT, f"nothing came for {silence_s:.0f} s"
+    except h11.RemoteProtocolError as error:
+        failure = FailureKind.SERVER_CUT, f"{error}" + (f" ({describe(connection.error)})" if connection.error else "")
+    except asyncio.CancelledError:
+        connection.abort()
+        raise Cut(_heard(answer, connection, start_ns, time.monotonic_ns(), (FailureKind.INTERRUPTED, "the replay was stopped"))) from None
+    if failure is None and _reusable(message.protocol):
+        lane.give_back(connection)
+    else:
+        connection.close()
+    return _heard(answer, connection, start_ns, end_ns if failure is None else time.monotonic_ns(), failure)
+
+
+def _reusable(protocol: h11.Connection) -> bool:
+    """Whether both sides are done, want to go on, and nothing unasked has come."""
+    return protocol.our_state is h11.DONE and protocol.their_state is h11.DONE and not protocol.trailing_data[0]
+
+
+class Cut(asyncio.CancelledError):
+    """A cancelled exchange, with what had been heard of it."""
+
+    def __init__(self, heard: Heard) -> None:
+        super().__init__()
+        self.heard = heard
+
+
+async def _hear(connection: StampedConnection, protocol: h11.Connection, answer: _Answer, silence_s: float) -> int:
+    """Reads to the end of the answer and gives the stamp of the read that completed it. Raises h11.RemoteProtocolError, TimeoutError.
+
+    h11 is emptied after every read, so whatever it gives was completed by the last one: that is the stamp of the piece.
+    """
+    while True:
+        read = await connection.read(silence_s)
+        protocol.receive_data(read.data)
+        if _drain(protocol, answer, read.at_ns):
+            return read.at_ns
+
+
+def _drain(protocol: h11.Connection, answer: _Answer, at_ns: int) -> bool:
+    """Takes every event that is complete; whether the message is. Bytes before one that h11 refuses are kept."""
+    body: list[bytes] = []
+    try:
+        while (event := protocol.next_event()) is not h11.NEED_DATA:
+            if isinstance(event, h11.EndOfMessage):
+                return True
+            assert isinstance(event, h11.Event)
+            answer.take(event, at_ns, body)
+        return False
+    finally:
+        if body:
+            answer.pieces.append(Read(at_ns, b"".join(body)))
+
+
+def _heard(answer: _Answer, connection: StampedConnection, start_ns: int, end_ns: int, failure: tuple[FailureKind, str] | None) -> Heard:
+    return Heard(
+        start_ns=start_ns,
+        sent_ns=connection.sent_ns,
+        end_ns=end_ns,
+        status=answer.status,
+        headers=answer.headers,
+        head_ns=answer.head_ns,
+        pieces=tuple(answer.pieces),
+        failure=failure,
+    )
+
+
+def unreached(error: BaseException) -> Heard:
+    """What is heard of a request for which no connection could be opened."""
+    now_ns = time.monotonic_ns()
+    kind = FailureKind.TIMED_OUT if isinstance(error, TimeoutError) else FailureKind.UNREACHABLE
+    return Heard(start_ns=now_ns, sent_ns=None, end_ns=now_ns, failure=(kind, describe(error)))
+
+
+def exchange(request: Request, heard: Heard, clock: Clock) -> Exchange:
+    """What was heard as an exchange. `request` and `heard.headers` have their secrets masked by the caller."""
+    made = Assembler(clock)
+    made.request_head(heard.start_ns, request.method, request.url, request.headers)
+    made.request_data(heard.start_ns, request.body)
+    if heard.sent_ns is not None:
+        made.request_end(heard.sent_ns)
+    if heard.status is not None:
+        made.response_head(heard.head_ns, heard.status, heard.headers)
+    for piece in heard.pieces:
+        made.response_data(piece.at_ns, piece.data)
+    if heard.failure is not None:
+        made.fail(heard.end_ns, *heard.failure)
+    made.end(heard.end_ns)
+    return made.exchange()
