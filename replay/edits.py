@@ -5,6 +5,7 @@ Pure. It turns a recorded request and a target into the request to send (`addres
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 from replay.plan import PlannedTurn
 from storage.errors import PlayheadError, TargetError
 from storage.records import REDACTED, Headers, Request
+from tracer import wire
 from tracer.wire.contract import Changes
 
 LENGTHS = ("recorded", "cap", "free")
@@ -110,16 +112,30 @@ def _key_header(dialect: str, key: str) -> tuple[str, str]:
     return "Authorization", f"Bearer {key}"
 
 
-def changes(edits: Edits, turn: PlannedTurn, copy: int) -> Changes:
+def changes(edits: Edits, turn: PlannedTurn, copy: int, body: bytes = b"") -> Changes:
     """What the dialect is asked to change in this turn's body; equal to `Changes()` when nothing is."""
     limited = edits.length != "free"
     return Changes(
         model=edits.model,
-        max_output_tokens=turn.output_tokens if limited and turn.output_tokens else None,
+        max_output_tokens=limit(turn, body) if limited else None,
         settings=tuple((name, _salted(edits, turn, copy, name, value)) for name, value in edits.settings),
         report_usage=limited,
         prefix_nonce=_nonce(edits, turn, copy) if edits.cache == "cold" and salt_field(edits) is None else None,
     )
+
+
+_BUDGET = re.compile(rb'"budget_tokens"\s*:\s*(\d+)')
+_LEAST_LIMIT = {"openai_responses": 16}
+"""What a provider refuses to be limited below."""
+
+
+def limit(turn: PlannedTurn, body: bytes) -> int | None:
+    """The most that a turn may generate: what was recorded. None where that is unknown, or where the request asks for a thinking budget
+    that such a limit would contradict (Anthropic answers 400)."""
+    if not turn.output_tokens:
+        return None
+    tokens = max(turn.output_tokens, _LEAST_LIMIT.get(turn.dialect, 1))
+    return None if any(int(budget) >= tokens for budget in _BUDGET.findall(body)) else tokens
 
 
 def salt_field(edits: Edits) -> str | None:
@@ -155,9 +171,16 @@ def declared(edits: Edits) -> list[dict[str, Any]]:
     return said
 
 
-def readdressed(request: Request, edits: Edits, dialect: str) -> Request:
-    """The request for the target, its body as it is."""
-    return replace(request, url=addressed(request, edits.target), headers=headers(request.headers, dialect, edits.key))
+def edited(request: Request, edits: Edits, turn: PlannedTurn, copy: int) -> Request:
+    """The request to send. Raises PlayheadError when the body cannot carry what was declared."""
+    sent = replace(request, url=addressed(request, edits.target), headers=headers(request.headers, turn.dialect, edits.key))
+    try:
+        return wire.named(turn.dialect).change(sent, changes(edits, turn, copy, request.body))
+    except ValueError as wrong:
+        raise PlayheadError(
+            f"exchange e{turn.source} cannot carry the declared edits: {wrong}",
+            hint="leave out --set or --cache cold, or replay other sessions",
+        ) from wrong
 
 
 def policy(edits: Edits, pace: Mapping[str, Any]) -> dict[str, Any]:

@@ -172,7 +172,7 @@ async def send(lane: Lane, connection: StampedConnection, message: Message, *, s
 
 def _reusable(protocol: h11.Connection) -> bool:
     """Whether both sides are done, want to go on, and nothing unasked has come."""
-    return protocol.our_state is h11.DONE and protocol.their_state is h11.DONE and not protocol.trailing_data[0]
+    return protocol.our_state is h11.DONE and protocol.their_state is h11.DONE and protocol.trailing_data == (b"", False)
 
 
 class Cut(asyncio.CancelledError):
