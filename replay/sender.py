@@ -82,24 +82,37 @@ class Lane:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._tls else 80)
         self._idle: list[StampedConnection] = []
+        self._taken: set[StampedConnection] = set()
 
     async def take(self) -> StampedConnection:
         """An idle connection that is still good, else a new one. Raises OSError or TimeoutError."""
         while self._idle:
             connection = self._idle.pop()
             if connection.is_open and time.monotonic_ns() - connection.used_ns < IDLE_NS:
-                return connection
+                break
             connection.close()
-        return await connect(self._host, self._port, self._tls, CONNECT_PATIENCE_S)
+        else:
+            connection = await connect(self._host, self._port, self._tls, CONNECT_PATIENCE_S)
+        self._taken.add(connection)
+        return connection
 
     def give_back(self, connection: StampedConnection) -> None:
         """Keeps a connection for the next turn."""
+        self._taken.discard(connection)
         self._idle.append(connection)
 
+    def drop(self, connection: StampedConnection) -> None:
+        """Closes a connection that cannot be used again."""
+        self._taken.discard(connection)
+        connection.close()
+
     def close(self) -> None:
-        """Closes what is idle."""
+        """Closes every connection, those under way at once."""
+        for connection in self._taken:
+            connection.abort()
         for connection in self._idle:
             connection.close()
+        self._taken.clear()
         self._idle.clear()
 
 
@@ -161,12 +174,12 @@ async def send(lane: Lane, connection: StampedConnection, message: Message, *, s
     except h11.RemoteProtocolError as error:
         failure = FailureKind.SERVER_CUT, f"{error}" + (f" ({describe(connection.error)})" if connection.error else "")
     except asyncio.CancelledError:
-        connection.abort()
+        lane.drop(connection)
         raise Cut(_heard(answer, connection, start_ns, time.monotonic_ns(), (FailureKind.INTERRUPTED, "the replay was stopped"))) from None
     if failure is None and _reusable(message.protocol):
         lane.give_back(connection)
     else:
-        connection.close()
+        lane.drop(connection)
     return _heard(answer, connection, start_ns, end_ns if failure is None else time.monotonic_ns(), failure)
 
 

@@ -1,0 +1,65 @@
+"""`playhead runs`: the replays of a trace."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli import console, options
+
+if TYPE_CHECKING:
+    from storage.records import Run
+
+
+@click.command()
+@options.trace_option
+@options.json_option
+def runs(trace: str | None, as_json: bool) -> None:
+    """List the replays of a trace, in order."""
+    from storage import runs as stored
+
+    with options.open_trace(trace) as opened:
+        found = [_listed(run) for run in stored.listing(opened)]
+    if as_json:
+        console.document(found)
+        return
+    columns = [
+        console.Column(title="run", whole=True),
+        "started",
+        "target",
+        *_right("turns", "failed", "TTFT p50", "took"),
+    ]
+    console.table([_row(run) for run in found], columns)
+
+
+def _listed(run: "Run") -> dict[str, Any]:
+    """One run as JSON: its figures are None until it has ended."""
+    from storage import ids
+
+    figures = run.summary or {}
+    policy = run.settings.get("policy", {})
+    return {
+        "id": ids.text("r", run.id),
+        "started_at": datetime.fromtimestamp(run.started_ns / 1e9, UTC).isoformat(),
+        "target": run.target,
+        **{name: policy.get(name) for name in ("gaps", "speed", "concurrency", "copies", "length", "history", "cache")},
+        "planned": run.settings.get("plan", {}).get("turns"),
+        **{name: figures.get(name) for name in ("turns", "failed", "not_sent", "makespan_s", "ttft_ms", "e2e_ms", "cached_tokens")},
+    }
+
+
+def _row(run: dict[str, Any]) -> tuple[str | None, ...]:
+    ttft = (run["ttft_ms"] or {}).get("p50")
+    return (
+        run["id"],
+        run["started_at"][:19].replace("T", " "),
+        run["target"],
+        console.count(run["turns"]),
+        console.count(run["failed"]),
+        console.milliseconds(ttft),
+        console.duration(run["makespan_s"]),
+    )
+
+
+def _right(*titles: str) -> list[console.Column]:
+    return [console.Column(title=title, right=True) for title in titles]

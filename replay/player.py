@@ -1,0 +1,138 @@
+"""What the engine does with a turn: load and edit its request, send it, keep what was heard.
+
+Loading, editing and storing happen in threads; on the event loop there is only the sending. What was heard waits in memory until its
+session has ended, or until it is much or old: a session of hundreds of turns must not pile up, nor an hour of it be lost to a crash.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from storage.writer import Writer
+
+from replay import edits, sender
+from replay.edits import Edits
+from replay.schedule import Lane, ScheduledTurn
+from replay.stamping import StampedConnection
+from storage import exchanges
+from storage.records import Exchange, ExchangeId, Replayed, Request, RunId
+from storage.trace import Trace, secret
+from tracer.clock import Clock
+from tracer.redaction import Redaction
+
+HELD_BYTES = 32 << 20
+HELD_NS = 10_000_000_000
+
+type LaneKey = tuple[int, int]
+"""Session and copy."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A turn that is ready to be sent. `kept` is its request as it may be stored."""
+
+    slot: int
+    lane: LaneKey
+    source: ExchangeId
+    kept: Request
+    message: sender.Message
+    connection: StampedConnection | None = None
+    unreached: OSError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """A turn that has been sent, and what came of it."""
+
+    source: ExchangeId
+    copy: int
+    kept: Request
+    heard: sender.Heard
+    ready_ns: int
+
+
+class Keeper:
+    """Puts what was heard into the trace, secrets masked. Blocks: for threads."""
+
+    def __init__(self, trace: Trace, writer: Writer, run: RunId, clock: Clock) -> None:
+        self.trace, self._writer, self._run, self._clock = trace, writer, run, clock
+        self._redaction = Redaction(secret(trace))
+
+    def masked(self, request: Request) -> Request:
+        """The request as it may be kept."""
+        return replace(request, url=self._redaction.url(request.url), headers=self._redaction.headers(request.headers))
+
+    def put(self, played: Sequence[Played]) -> None:
+        """Hands turns to the writer."""
+        for turn in played:
+            ready_ns = self._clock.unix_ns(turn.ready_ns)
+            self._writer.put(
+                self._exchange(turn), Replayed(run_id=self._run, source_exchange=turn.source, copy=turn.copy, ready_ns=ready_ns)
+            )
+
+    def _exchange(self, turn: Played) -> Exchange:
+        heard = replace(turn.heard, headers=self._redaction.headers(turn.heard.headers))
+        return sender.exchange(turn.kept, heard, self._clock)
+
+
+class Player:
+    """Implements `engine.Player`."""
+
+    def __init__(self, keeper: Keeper, edits: Edits, slots: list[sender.Lane]) -> None:
+        self._keeper, self._edits, self.slots = keeper, edits, slots
+        self._played: dict[LaneKey, list[Played]] = {}
+
+    async def prepare(self, slot: int, lane: Lane, turn: ScheduledTurn) -> Prepared:
+        """Loads the recorded request and edits it."""
+        return await asyncio.to_thread(self._prepare, slot, lane, turn)
+
+    def _prepare(self, slot: int, lane: Lane, scheduled: ScheduledTurn) -> Prepared:
+        turn, key = scheduled.turn, (lane.session, lane.copy)
+        if _is_due(self._played.get(key, ())):
+            self._keeper.put(self._played.pop(key, ()))
+        recorded = exchanges.load(self._keeper.trace, turn.source).request
+        request = edits.edited(recorded, self._edits, turn, lane.copy)
+        return Prepared(slot, key, turn.source, self._keeper.masked(request), sender.message(request))
+
+    async def connect(self, prepared: Prepared) -> None:
+        """Takes a connection of the lane, or learns that there is none."""
+        try:
+            prepared.connection = await self.slots[prepared.slot].take()
+        except OSError as error:
+            prepared.unreached = error
+
+    async def send(self, prepared: Prepared, ready_ns: int) -> int:
+        """Sends and hears the turn out; the monotonic ns of its end."""
+        try:
+            heard = await self._hear(prepared)
+        except sender.Cut as cut:
+            self._keep(prepared, cut.heard, ready_ns)
+            raise
+        self._keep(prepared, heard, ready_ns)
+        return heard.end_ns
+
+    async def _hear(self, prepared: Prepared) -> sender.Heard:
+        if prepared.connection is None:
+            return sender.unreached(prepared.unreached or OSError("not connected"))
+        return await sender.send(self.slots[prepared.slot], prepared.connection, prepared.message)
+
+    def _keep(self, prepared: Prepared, heard: sender.Heard, ready_ns: int) -> None:
+        played = Played(source=prepared.source, copy=prepared.lane[1], kept=prepared.kept, heard=heard, ready_ns=ready_ns)
+        self._played.setdefault(prepared.lane, []).append(played)
+
+    async def lane_ended(self, lane: Lane) -> None:
+        """Stores the session."""
+        await asyncio.to_thread(self._keeper.put, self._played.pop((lane.session, lane.copy), []))
+
+    def keep_the_rest(self) -> None:
+        """Stores what sessions that were stopped had heard."""
+        for played in self._played.values():
+            self._keeper.put(played)
+        self._played.clear()
+
+
+def _is_due(played: Sequence[Played]) -> bool:
+    """Whether what is held of a session is so much, or so old, that it must not wait for the session's end."""
+    held = sum(len(turn.kept.body) for turn in played)
+    return held > HELD_BYTES or (bool(played) and time.monotonic_ns() - played[0].heard.end_ns > HELD_NS)

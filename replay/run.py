@@ -1,0 +1,168 @@
+"""One replay from its plan to its figures: opens the connections, lets the engine play, keeps what was heard.
+
+Here the pure parts meet the trace and the network. While answers stream, the event loop only stamps and frames; bodies are loaded and
+edited in a thread shortly before they are due, and what was heard is stored apart from it (`replay.player`).
+"""
+
+import asyncio
+import contextlib
+import platform
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import Any
+
+from replay import edits, engine, schedule, sender
+from replay.edits import Edits
+from replay.plan import Plan
+from replay.player import Keeper, Player
+from replay.schedule import Lane
+from replay.summary import summary
+from storage import exchanges, runs
+from storage.errors import PlayheadError
+from storage.records import ExchangeId, ExchangeRow, RunId
+from storage.trace import Trace
+from storage.writer import Writer
+from tracer import reading, wire
+from tracer.clock import Clock
+
+LEAD_NS = 100_000_000
+LEAD_EACH_NS = 4_000_000
+"""From the start to the moment the first turns are due: so long for each session that begins at once, to prepare them."""
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that loads or stores may keep the interpreter from the loop that stamps (the default is ten times that)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a plan is played; stored with the run."""
+
+    edits: Edits
+    gaps: str = "keep"
+    speed: float = 1.0
+    concurrency: int | None = None
+    """Sessions at once; None: as many as overlapped in the recording, times the copies."""
+    copies: int = 1
+    only_turns: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A finished run. `stopped`: the user ended it before its time."""
+
+    run: RunId
+    summary: dict[str, Any]
+    stopped: bool
+
+
+def concurrency(plan: Plan, options: Options) -> int:
+    """Sessions at once."""
+    return options.concurrency or max(1, schedule.most_at_once(plan)) * options.copies
+
+
+def settings(plan: Plan, options: Options) -> dict[str, Any]:
+    """What is stored with the run: what was played, how, with which declared edits, by what."""
+    pace = {
+        "gaps": options.gaps,
+        "speed": options.speed,
+        "concurrency": concurrency(plan, options),
+        "copies": options.copies,
+        "only_turns": options.only_turns,
+    }
+    return {
+        "plan": {
+            "sha256": plan.fingerprint,
+            "sessions": len(plan.sessions),
+            "turns": len(plan.turns) * options.copies,
+            "left_out": dict(plan.left_out),
+            "aborted_when_recorded": sum(turn.aborted for turn in plan.turns) * options.copies,
+        },
+        "policy": edits.policy(options.edits, pace),
+        "edits": edits.declared(options.edits),
+        "playhead": metadata.version("playhead"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+
+
+def replay(trace: Trace, plan: Plan, sources: Mapping[ExchangeId, ExchangeRow], options: Options) -> Outcome:
+    """Plays a plan and gives its figures. Ctrl-C ends it early and keeps what had come. Raises TargetError when there is no server."""
+    lanes = schedule.lanes(plan, schedule.pace(options.gaps, options.speed), options.copies)
+    slots = [sender.Lane(options.edits.target) for _ in range(min(concurrency(plan, options), len(lanes)))]
+    clock = Clock()
+    with asyncio.Runner() as runner, _quick_switching():
+        runner.run(sender.warm(slots))
+        run = runs.create(trace, target=options.edits.target, settings=settings(plan, options), started_ns=clock.now_ns())
+        with contextlib.closing(Writer(trace, wire.split)) as writer:
+            options = replace(options, edits=replace(options.edits, run_nonce=f"{run.id}-{secrets.token_hex(4)}"))
+            player = Player(Keeper(trace, writer, run.id, clock), options.edits, slots)
+            try:
+                stopped = runner.run(_play(lanes, player))
+            finally:
+                player.keep_the_rest()
+                writer.flush()
+    reading.catch_up(trace)
+    rows = exchanges.listing(trace, runs=[run.id])
+    figures = summary(rows, sources, planned=len(plan.turns) * options.copies)
+    runs.finish(trace, run.id, ended_ns=clock.now_ns(), summary=figures)
+    return Outcome(run=run.id, summary=figures, stopped=stopped)
+
+
+@contextlib.contextmanager
+def _quick_switching() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+async def _play(lanes: tuple[Lane, ...], player: Player) -> bool:
+    """Plays everything; whether it was stopped before its end. A PlayheadError in a turn ends the run with that error."""
+    playing = asyncio.ensure_future(
+        engine.play(lanes, len(player.slots), player, engine.MonotonicClock(), lead_ns=LEAD_NS + LEAD_EACH_NS * len(player.slots))
+    )
+    with _stopping(playing):
+        try:
+            await playing
+        except asyncio.CancelledError:
+            return True
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+        finally:
+            for slot in player.slots:
+                slot.close()
+            await asyncio.get_running_loop().shutdown_default_executor()  # what a thread has begun to store is stored
+    return False
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The user's own error out of a group of tasks, else the group: a bug shows its traceback."""
+    mine = group.subgroup(PlayheadError)
+    error: BaseException = mine or group
+    while mine is not None and isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+@contextlib.contextmanager
+def _stopping(task: "asyncio.Future[None]") -> Iterator[None]:
+    """While inside, Ctrl-C and SIGTERM cancel the task. Signals reach the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    ends = (signal.SIGINT, signal.SIGTERM)
+    for number in ends:
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        yield
+    finally:
+        for number in ends:
+            loop.remove_signal_handler(number)
