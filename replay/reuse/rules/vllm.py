@@ -1,0 +1,19 @@
+"""vLLM: a hash chain over full blocks of 16 tokens (`--block-size`), the last token of a prompt always computed.
+
+Pure. Sources and dates: docs/reference/reuse.md.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from replay.reuse import blocks
+from replay.reuse.blocks import Limits
+from replay.reuse.ideal import Prompt
+from replay.reuse.prefix_tree import IdsOf
+
+NAME = "vllm"
+BLOCK_TOKENS = 16
+
+
+def predict(prompts: Sequence[Prompt], ids_of: IdsOf, limits: Limits) -> Iterator[int]:
+    """Tokens of each prompt that the engine has in its cache. `prompts` in order of start."""
+    return blocks.reused(prompts, ids_of, limits)
