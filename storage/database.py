@@ -1,0 +1,182 @@
+"""Opens the database behind a trace: creation, pragmas, the check that it is a trace, migration to the present schema.
+
+SQLite by path. It knows no table but alembic's own; what is wrong with a file becomes one clear TraceError.
+"""
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from storage.errors import TraceError
+
+APPLICATION_ID = 0x504C4844
+"""`PLHD` in the file's header: says that this SQLite file is a trace."""
+
+REVISIONS = ("0001", "0002")
+"""Every schema revision known, oldest first; alembic is imported only when a trace is not at the last."""
+
+_MAGIC = b"SQLite format 3\0"
+_BUSY_TIMEOUT_MS = 5_000
+_NO_TRACE_HINT = "give the path of a trace, or of a file that does not exist yet"
+
+
+def connect(path: Path, *, create: bool) -> sa.Engine:
+    """An engine on the trace at `path`, at the present schema. TraceError: absent (unless `create`), no trace, newer, not readable."""
+    try:
+        is_new = _make_file(path) if create else False
+        if not is_new:
+            _check_header(path, empty_allowed=create)
+        engine = _engine(path)
+        _bring_up_to_date(engine, path, create=create)
+    except OSError as error:
+        raise TraceError(f"{path} cannot be opened: {error.strerror}", hint="check the path and its permissions") from error
+    except sa.exc.DatabaseError as error:
+        raise as_trace_error(path, error) from error
+    return engine
+
+
+def _make_file(path: Path) -> bool:
+    """Creates the file, readable by its owner alone; False when it is there already. SQLite gives -wal and -shm the same mode."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _check_header(path: Path, *, empty_allowed: bool) -> None:
+    """Refuses what is no SQLite file, or that of another application, before SQLite touches it."""
+    if path.is_dir():
+        raise TraceError(f"{path} is a folder, not a trace", hint=_NO_TRACE_HINT)
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        raise TraceError(f"there is no trace at {path}", hint="record one first: playhead run -- COMMAND") from None
+    if not header and empty_allowed:
+        return
+    if not header.startswith(_MAGIC) or int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise TraceError(f"{path} is not a trace", hint=_NO_TRACE_HINT)
+
+
+def _engine(path: Path) -> sa.Engine:
+    engine = sa.create_engine(
+        sa.URL.create("sqlite", database=str(path)),
+        connect_args={"autocommit": False, "check_same_thread": False, "timeout": _BUSY_TIMEOUT_MS / 1000},
+        pool_size=4,
+        max_overflow=-1,
+    )
+    sa.event.listen(engine, "connect", _set_pragmas)
+    return engine
+
+
+def _set_pragmas(connection: sqlite3.Connection, _record: Any) -> None:
+    """Journal mode and the like cannot be changed inside a transaction, and `autocommit=False` means that one is always open."""
+    connection.autocommit = True
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+    if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    with suppress(sqlite3.OperationalError):  # a trace on a read-only disk can still be read
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA journal_size_limit = 4194304")
+    connection.autocommit = False
+
+
+def _bring_up_to_date(engine: sa.Engine, path: Path, *, create: bool) -> None:
+    with engine.connect() as connection:
+        found = _revision(connection)
+    if found == REVISIONS[-1]:
+        return
+    if found is not None and found not in REVISIONS:
+        raise TraceError(
+            f"{path} was written by a newer Playhead (schema {found}, this one knows {REVISIONS[-1]})", hint="upgrade playhead"
+        )
+    _migrate(engine, create=create)
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    """The schema revision of the trace; None when it has no tables yet."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    return found
+
+
+def _migrate(engine: sa.Engine, *, create: bool) -> None:
+    """All steps in one transaction; of two that do it at once, the second finds it done."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    with engine.begin() as connection:
+        take_write_lock(connection)
+        found = _revision(connection)
+        if found is None and not create:
+            raise TraceError("the trace has no tables: its recorder was killed while creating it", hint="delete it and record again")
+        if found != REVISIONS[-1]:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+
+def take_write_lock(connection: sa.Connection) -> None:
+    """Writes what is there already: the first write of a transaction waits for other writers, a later one would fail."""
+    connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def tidy(engine: sa.Engine) -> None:
+    """Gives freed pages back to the disk and empties the write-ahead log, unless somebody else is at work on the trace."""
+    with suppress(sa.exc.DatabaseError, sqlite3.DatabaseError):
+        pooled = engine.raw_connection()
+        try:
+            connection: Any = pooled.dbapi_connection
+            connection.autocommit = True
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("PRAGMA incremental_vacuum").fetchall()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            pooled.invalidate()  # it is not as the pool's others are
+
+
+def as_trace_error(path: object, error: sa.exc.DBAPIError) -> TraceError:
+    """What a database error says of the trace at `path`, in words for the user."""
+    code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return TraceError(f"{path} is not a trace", hint=_NO_TRACE_HINT)
+    if code == sqlite3.SQLITE_CORRUPT:
+        return TraceError(f"{path} is damaged: {error.orig}", hint="restore it from a copy, or move it away and record anew")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return TraceError(f"{path} is locked by another program", hint="close what holds it open and try again")
+    if code == sqlite3.SQLITE_FULL:
+        return TraceError(f"{path} cannot be created: the disk is full", hint="free some space")
+    return TraceError(f"{path} cannot be opened: {error.orig}", hint="check the path and its permissions")
+
+
+def is_transient(error: sa.exc.DBAPIError) -> bool:
+    """Whether trying again later can help: locked, full, read-only for now, or a failing disk; not a wrong statement."""
+    return (getattr(error.orig, "sqlite_errorcode", 0) & 0xFF) in _TRANSIENT
+
+
+def is_full(error: sa.exc.DBAPIError) -> bool:
+    """Whether the disk, or the file's allowed size, is full."""
+    return (getattr(error.orig, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_FULL
+
+
+_TRANSIENT = frozenset(
+    (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+    )
+)

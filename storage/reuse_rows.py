@@ -1,0 +1,48 @@
+"""The reuse ledger's figures of each exchange, kept so that listings need not count tokens again."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import batched
+
+import sqlalchemy as sa
+
+from storage import database
+from storage.records import ExchangeId
+from storage.schema import ideal
+from storage.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdealRow:
+    """Tokens of one call as the ledger counts them; `ledger_version` says by which rules, so that older rows can be counted again."""
+
+    exchange_id: ExchangeId
+    ledger_version: int
+    prompt_tokens: int | None
+    ideal_tokens: int | None
+    broken_tokens: int | None = None
+
+
+_COLUMNS = [ideal.c[field.name] for field in fields(IdealRow)]
+
+
+def save(trace: Trace, rows: Sequence[IdealRow]) -> None:
+    """Stores rows, each in place of what was stored for its exchange. One transaction."""
+    if not rows:
+        return
+    with trace.engine.begin() as connection:
+        database.take_write_lock(connection)
+        for some in batched(rows, 500):
+            connection.execute(sa.delete(ideal).where(ideal.c.exchange_id.in_([row.exchange_id for row in some])))
+            connection.execute(sa.insert(ideal), [asdict(row) for row in some])
+
+
+def load(trace: Trace, ids: Sequence[ExchangeId] = ()) -> dict[ExchangeId, IdealRow]:
+    """Rows by exchange, of these or (when none is given) of all; exchanges not yet counted are left out."""
+    found: dict[ExchangeId, IdealRow] = {}
+    with trace.engine.connect() as connection:
+        for some in batched(ids, 500) if ids else [()]:
+            query = sa.select(*_COLUMNS).where(ideal.c.exchange_id.in_(some)) if some else sa.select(*_COLUMNS)
+            for row in connection.execute(query):
+                found[row.exchange_id] = IdealRow(**row._mapping)
+    return found

@@ -1,0 +1,227 @@
+"""Derived rows: calls with their places, sessions and threads. Rebuilt by `reread`; ids and the user's names outlast that."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from storage import database
+from storage.errors import NotFoundError
+from storage.numbering import Numbering
+from storage.packing import pack_ids
+from storage.records import Placement, Reading, SessionRow
+from storage.schema import calls, exchanges, ideal, sessions, signal_values, signals, threads
+from storage.signal_rows import Signals
+from storage.trace import Trace
+
+_DROP_CALLS = sa.delete(calls).where(calls.c.exchange_id == sa.bindparam("exchange"))
+_DROP_SIGNALS = sa.delete(signals).where(signals.c.exchange_id == sa.bindparam("exchange"))
+_PLACE = (
+    "session_id", "thread_id", "number", "kind", "after", "gap_ns", "retry_of", "source", "confidence",
+)  # fmt: skip
+_SET_PLACE = (
+    sa.update(calls).where(calls.c.exchange_id == sa.bindparam("exchange")).values({name: sa.bindparam(f"new_{name}") for name in _PLACE})
+)
+
+
+def save(trace: Trace, readings: Sequence[Reading], placements: Sequence[Placement], reader_version: int) -> None:
+    """Stores readings (each replaces what was read before of its exchange) and placements of calls already read. One transaction."""
+    with trace.engine.begin() as connection:
+        database.take_write_lock(connection)
+        numbering = Numbering()
+        if readings:
+            which = [{"exchange": reading.exchange_id} for reading in readings]
+            places = _places(connection, [reading.exchange_id for reading in readings])
+            connection.execute(_DROP_SIGNALS, which)
+            connection.execute(_DROP_CALLS, which)
+            connection.execute(
+                sa.insert(calls), [_call(reading, reader_version) | places.get(reading.exchange_id, {}) for reading in readings]
+            )
+            Signals(connection, numbering).save(readings)
+        if placements:
+            keys = _Keys(connection, numbering)
+            connection.execute(_SET_PLACE, [keys.place(placement) for placement in placements])
+
+
+def forget(trace: Trace) -> None:
+    """Drops all derived rows. Sessions and threads keep their ids for their keys, sessions their names."""
+    with trace.engine.begin() as connection:
+        database.take_write_lock(connection)
+        for table in (ideal, signals, signal_values, calls):
+            connection.execute(sa.delete(table))
+
+
+def rename(trace: Trace, session: int, name: str | None) -> None:
+    """Gives a session a name of the user's, or takes it away. NotFoundError."""
+    with trace.engine.begin() as connection:
+        if connection.execute(sa.update(sessions).where(sessions.c.id == session).values(name=name)).rowcount == 0:
+            raise NotFoundError(f"there is no session s{session} in this trace", hint="list them: playhead sessions")
+
+
+def listing(trace: Trace, *, ids: Sequence[int] = ()) -> list[SessionRow]:
+    """Sessions that have calls, in order of their first request."""
+    where = [calls.c.session_id.in_(ids)] if ids else [calls.c.session_id.is_not(None)]
+    with trace.engine.connect() as connection:
+        parts = connection.execute(_BY_MODEL.where(*where)).all()
+        rows = {row.id: row for row in connection.execute(sa.select(sessions))}
+    by_session: dict[int, list[Any]] = {}
+    for part in parts:
+        by_session.setdefault(part.session_id, []).append(part)
+    return sorted((_session(rows[number], found) for number, found in by_session.items()), key=lambda row: (row.started_ns, row.id))
+
+
+_is_turn = calls.c.kind == "turn"
+_BY_MODEL = (
+    sa.select(
+        calls.c.session_id,
+        calls.c.model,
+        sa.func.count().label("calls"),
+        sa.func.count(sa.case((_is_turn, 1))).label("turns"),
+        sa.func.min(exchanges.c.started_ns).label("started_ns"),
+        sa.func.max(exchanges.c.started_ns + sa.func.coalesce(exchanges.c.ended_ns, 0)).label("ended_ns"),
+        sa.func.min(exchanges.c.id).label("first"),
+        sa.func.group_concat(calls.c.thread_id.distinct()).label("threads"),
+        sa.func.sum(calls.c.prompt_tokens).label("prompt"),
+        sa.func.sum(calls.c.cached_tokens).label("cached"),
+        sa.func.sum(calls.c.output_tokens).label("output"),
+        sa.func.sum(sa.case((ideal.c.prompt_tokens.is_not(None), ideal.c.ideal_tokens))).label("ideal"),
+        sa.func.sum(sa.case((ideal.c.ideal_tokens.is_not(None), ideal.c.prompt_tokens))).label("counted"),
+    )
+    .select_from(calls.join(exchanges, exchanges.c.id == calls.c.exchange_id).outerjoin(ideal, ideal.c.exchange_id == calls.c.exchange_id))
+    .group_by(calls.c.session_id, calls.c.model)
+)
+
+
+def _session(row: sa.Row[Any], parts: Sequence[Any]) -> SessionRow:
+    """One session from its sums by model."""
+    parts = sorted(parts, key=lambda part: (part.started_ns, part.first))
+    ideal_tokens, counted = _sum(part.ideal for part in parts), _sum(part.counted for part in parts)
+    return SessionRow(
+        id=row.id,
+        key=row.key,
+        name=row.name,
+        client=row.client,
+        started_ns=min(part.started_ns for part in parts),
+        ended_ns=max(part.ended_ns for part in parts),
+        threads=len({thread for part in parts for thread in (part.threads or "").split(",") if thread}),
+        turns=sum(part.turns for part in parts),
+        side_calls=sum(part.calls - part.turns for part in parts),
+        models=tuple(part.model for part in parts if part.model is not None),
+        prompt_tokens=_sum(part.prompt for part in parts),
+        cached_tokens=_sum(part.cached for part in parts),
+        output_tokens=_sum(part.output for part in parts),
+        ideal_share=ideal_tokens / counted if ideal_tokens is not None and counted else None,
+    )
+
+
+def _sum(figures: Iterable[int | None]) -> int | None:
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if known else None
+
+
+def _call(reading: Reading, reader_version: int) -> dict[str, Any]:
+    usage, marks = reading.usage, reading.marks
+    return {
+        "exchange_id": reading.exchange_id,
+        "reader_version": reader_version,
+        "state": reading.state.value,
+        "abort_by": reading.abort_by,
+        "dialect": reading.dialect,
+        "model": reading.model,
+        "kind": reading.kind,
+        "streamed": None if reading.streamed is None else int(reading.streamed),
+        "stop": reading.stop,
+        "error": reading.error,
+        "prompt_tokens": usage.prompt,
+        "cached_tokens": usage.cached,
+        "cache_written_tokens": usage.cache_written,
+        "output_tokens": usage.output,
+        "reasoning_tokens": usage.reasoning,
+        "usage_raw": reading.usage_raw,
+        "first_byte_ns": marks.first_byte_ns,
+        "first_content_ns": marks.first_content_ns,
+        "first_output_ns": marks.first_output_ns,
+        "first_text_ns": marks.first_text_ns,
+        "last_content_ns": marks.last_content_ns,
+        "content_reads": marks.content_reads,
+        "response_id": reading.response_id,
+        "previous_response_id": reading.previous_response_id,
+    } | dict.fromkeys(name for name in _PLACE if name != "kind")
+
+
+def _places(connection: sa.Connection, ids: Sequence[int]) -> Mapping[int, dict[str, Any]]:
+    """Where calls that are read again were placed: a new reading does not move them."""
+    found: dict[int, dict[str, Any]] = {}
+    columns = [calls.c[name] for name in _PLACE]
+    for at in range(0, len(ids), 500):
+        query = sa.select(calls.c.exchange_id, *columns).where(calls.c.exchange_id.in_(ids[at : at + 500]), calls.c.session_id.is_not(None))
+        for number, *values in connection.execute(query):
+            found[number] = dict(zip(_PLACE, values, strict=True))
+    return found
+
+
+class _Keys:
+    """Gives sessions and threads their ids by key, making those that are new."""
+
+    def __init__(self, connection: sa.Connection, numbering: Numbering) -> None:
+        self._connection = connection
+        self._numbering = numbering
+        self._sessions: dict[str, tuple[int, str | None]] = {}
+        self._threads: dict[tuple[int, str], tuple[int, tuple[str | None, int | None, int | None]]] = {}
+
+    def place(self, placement: Placement) -> dict[str, Any]:
+        """The parameters of `_SET_PLACE`."""
+        session = self._session(placement.session_key, placement.client)
+        thread = self._thread(session, placement)
+        values = {
+            "session_id": session,
+            "thread_id": thread,
+            "number": placement.number,
+            "kind": placement.kind,
+            "after": pack_ids(placement.after),
+            "gap_ns": placement.gap_ns,
+            "retry_of": placement.retry_of,
+            "source": placement.source,
+            "confidence": placement.confidence,
+        }
+        return {"exchange": placement.exchange_id} | {f"new_{name}": value for name, value in values.items()}
+
+    def _session(self, key: str, client: str | None) -> int:
+        known = self._sessions.get(key)
+        if known is None:
+            row = self._connection.execute(sa.select(sessions.c.id, sessions.c.client).where(sessions.c.key == key)).first()
+            known = (row[0], row[1]) if row else (self._add(sessions, key=key, client=client), client)
+        if client is not None and known[1] != client:
+            self._connection.execute(sa.update(sessions).where(sessions.c.id == known[0]).values(client=client))
+            known = known[0], client
+        self._sessions[key] = known
+        return known[0]
+
+    def _thread(self, session: int, placement: Placement) -> int:
+        parent = None
+        if placement.parent_thread_key is not None and placement.parent_thread_key != placement.thread_key:
+            parent = self._bare_thread(session, placement.parent_thread_key)
+        number = self._bare_thread(session, placement.thread_key)
+        told = (placement.agent, parent, placement.parent_exchange_id)
+        known = self._threads[session, placement.thread_key][1]
+        if told != known:
+            values = dict(zip(("agent", "parent_thread_id", "parent_exchange_id"), told, strict=True))
+            self._connection.execute(sa.update(threads).where(threads.c.id == number).values(values))
+            self._threads[session, placement.thread_key] = (number, told)
+        return number
+
+    def _bare_thread(self, session: int, key: str) -> int:
+        """A thread's id by its key; what else is known of it may come later."""
+        if (session, key) not in self._threads:
+            query = sa.select(threads).where(threads.c.session_id == session, threads.c.key == key)
+            row = self._connection.execute(query).first()
+            if row is None:
+                self._threads[session, key] = self._add(threads, session_id=session, key=key), (None, None, None)
+            else:
+                self._threads[session, key] = row.id, (row.agent, row.parent_thread_id, row.parent_exchange_id)
+        return self._threads[session, key][0]
+
+    def _add(self, table: sa.Table, **values: object) -> int:
+        number = self._numbering.take(self._connection, table)
+        self._connection.execute(sa.insert(table), values | {"id": number})
+        return number

@@ -1,0 +1,63 @@
+"""A trace: the one file (or database) that holds what was recorded. Opened here, read and written by the modules beside."""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import platformdirs
+import sqlalchemy as sa
+
+from storage import database
+from storage.errors import TraceError
+from storage.packing import Codec
+from storage.schema import meta
+
+
+class Trace:
+    """An open trace. Reading is safe from several threads; `codec` compresses its blobs."""
+
+    def __init__(self, location: str, engine: sa.Engine, codec: Codec) -> None:
+        self.location = location
+        self.engine = engine
+        self.codec = codec
+
+    @classmethod
+    def open(cls, location: str | os.PathLike[str], *, create: bool = False) -> "Trace":
+        """Opens a trace, creating it when asked and migrating it when older. TraceError: absent, not a trace, newer, not readable."""
+        text = os.fspath(location)
+        if "://" in text:
+            raise TraceError(f"traces at {text.partition('://')[0]}:// are not supported yet", hint="give the path of a file")
+        engine = database.connect(Path(text).expanduser(), create=create)
+        return cls(text, engine, Codec(_kept(engine, "dictionary")))
+
+    def close(self) -> None:
+        """Gives freed pages back, empties the write-ahead log and closes. A trace that others hold open stays as it is."""
+        try:
+            database.tidy(self.engine)
+        finally:
+            self.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def default_location() -> str:
+    """PLAYHEAD_TRACE, else `playhead.trace` in the platform's folder for user data."""
+    return os.environ.get("PLAYHEAD_TRACE") or str(platformdirs.user_data_path("playhead") / "playhead.trace")
+
+
+def secret(trace: Trace) -> bytes:
+    """32 random bytes made with the trace: the key of the fingerprints that stand for secrets in it."""
+    return _kept(trace.engine, "secret")
+
+
+def _kept(engine: sa.Engine, key: str) -> bytes:
+    with engine.connect() as connection:
+        found = connection.scalar(sa.select(meta.c.content).where(meta.c.key == key))
+    if found is None:
+        raise TraceError(f"the trace has lost its {key}", hint="restore it from a copy, or move it away and record anew")
+    return bytes(found)

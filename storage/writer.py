@@ -1,0 +1,221 @@
+"""The writer: takes exchanges from whoever sees them and stores them, one thread, one transaction a batch.
+
+Nothing here makes a caller wait for a disk or shows it an error: what cannot be kept is counted (`lost`) and told (`on_loss`).
+"""
+
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from storage.errors import PlayheadError, TraceError
+from storage.records import Arrival, Exchange, Replayed, Splitter
+from storage.steps import Told
+from storage.storing import Outcome, Storing, Trouble
+from storage.trace import Trace
+
+_log = logging.getLogger(__name__)
+
+_ROW_BYTES = 1024
+"""What an exchange costs in the queue beside its bodies."""
+_BACKOFF_S, _LONGEST_BACKOFF_S = 0.05, 2.0
+_PATIENCE = 4
+"""Vain attempts on a full disk after which `flush` gives up waiting; the writer goes on trying."""
+
+
+class Writer:
+    """Stores exchanges from any thread. Opening one ends the exchanges that dead recorders left open.
+
+    `queue_bytes` bounds what waits to be stored; `on_loss` is called from the writer's thread with one line for the user.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        splitter: Splitter,
+        *,
+        flush_interval_s: float = 0.1,
+        queue_bytes: int = 256 << 20,
+        on_loss: Callable[[str], None] | None = None,
+    ) -> None:
+        self.lost = 0
+        self._interval_s = flush_interval_s
+        self._limit = queue_bytes
+        self._on_loss = on_loss
+        self._tickets = itertools.count(1)
+        self._queue: deque[Told] = deque()
+        self._refused: set[int] = set()
+        self._waiting_bytes = 0
+        self._told = self._flushed = self._wanted = 0
+        self._is_closing = False
+        self._trouble: Trouble | None = None
+        self._vain_attempts = 0
+        self._changed = threading.Condition()
+        self._storing = Storing(trace, splitter)
+        self._thread = threading.Thread(target=self._work, name="trace writer", daemon=True)
+        self._thread.start()
+
+    # ---- for callers ----
+
+    def begin(self, exchange: Exchange) -> int:
+        """The head of a request is there; gives the ticket by which the rest is told."""
+        ticket = next(self._tickets)
+        self._tell(Told(ticket, _ROW_BYTES, time.monotonic(), began=exchange))
+        return ticket
+
+    def request_piece(self, ticket: int, data: bytes) -> None:
+        """A piece of an upload in progress."""
+        self._tell(Told(ticket, len(data), request_piece=data))
+
+    def request_complete(self, ticket: int, exchange: Exchange) -> None:
+        """The whole request is known."""
+        self._tell(Told(ticket, len(exchange.request.body), request=exchange))
+
+    def response_head(self, ticket: int, exchange: Exchange) -> None:
+        """The head of the response is known."""
+        self._tell(Told(ticket, _ROW_BYTES, head=exchange))
+
+    def arrival(self, ticket: int, arrival: Arrival) -> None:
+        """A piece of the response's body."""
+        self._tell(Told(ticket, len(arrival.data) + 64, arrival=arrival))
+
+    def finish(self, ticket: int, exchange: Exchange, replayed: Replayed | None = None) -> None:
+        """The exchange has ended: this is all of it."""
+        self._tell(Told(ticket, _ROW_BYTES, ended=exchange, replayed=replayed))
+        self._refused.discard(ticket)
+
+    def put(self, exchange: Exchange, replayed: Replayed | None = None) -> None:
+        """A whole exchange at once."""
+        pieces = exchange.response.arrivals if exchange.response else ()
+        size = _ROW_BYTES + len(exchange.request.body) + sum(len(piece.data) for piece in pieces)
+        self._tell(Told(next(self._tickets), size, ended=exchange, replayed=replayed))
+
+    def flush(self, timeout_s: float = 30.0) -> None:
+        """Waits until all that was told is stored. StorageFullError or TraceError when it is not, or when some of it was lost."""
+        with self._changed:
+            wanted, lost = self._told, self.lost
+            self._wanted = max(self._wanted, wanted)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._flushed >= wanted or self._is_hopeless() or not self._thread.is_alive(), timeout_s)
+            if self._flushed < wanted or self.lost > lost:
+                raise self._error()
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Stores what is left, ends the lease and the thread. Errors as `flush`, after all that could be done was done."""
+        failure: PlayheadError | None = None
+        try:
+            self.flush(timeout_s)
+        except PlayheadError as error:
+            failure = error
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._thread.join(timeout_s)
+        if failure is not None:
+            raise failure
+
+    # ---- the queue ----
+
+    def _tell(self, told: Told) -> None:
+        with self._changed:
+            if told.ticket in self._refused:
+                return
+            if self._waiting_bytes and self._waiting_bytes + told.size > self._limit:
+                self._refuse(told)
+                return
+            self._queue.append(told)
+            self._told += 1
+            self._waiting_bytes += told.size
+            if len(self._queue) == 1:
+                self._changed.notify_all()
+
+    def _refuse(self, told: Told) -> None:
+        """No room: the exchange is lost, the caller goes on."""
+        self.lost += 1
+        if told.ended is None:
+            self._refused.add(told.ticket)
+        self._told += 1
+        self._queue.append(Told(told.ticket, 0, began=told.began or told.ended, lost="the queue of the trace writer is full"))
+        self._changed.notify_all()
+
+    def _is_hopeless(self) -> bool:
+        return self._trouble is not None and self._trouble.is_full and self._vain_attempts >= _PATIENCE
+
+    def _error(self) -> PlayheadError:
+        if self._trouble is not None:
+            return self._trouble.error()
+        return TraceError(f"{self.lost} exchanges could not be kept", hint="see what was said while recording")
+
+    # ---- the thread ----
+
+    def _work(self) -> None:
+        """Until closed: waits for something to store and stores it."""
+        while self._wait():
+            with self._changed:
+                told, all_of_it = list(self._queue), self._wanted > self._flushed
+                self._queue.clear()
+                seen = self._told
+            self._storing.take(told)
+            young_s = time.monotonic() - (0 if all_of_it else self._interval_s)
+            is_done = self._store(young_s)
+            with self._changed:
+                if is_done and not self._storing.has_waiting:
+                    self._flushed = seen
+                    self._changed.notify_all()
+        self._end()
+
+    def _wait(self) -> bool:
+        """Gives the next batch time to gather. False: it is time to end."""
+        with self._changed:
+            if not self._storing.has_waiting:
+                self._changed.wait_for(lambda: self._queue or self._is_urgent(), self._storing.rest_s)
+            if self._trouble is None:
+                self._changed.wait_for(self._is_urgent, self._interval_s)
+            else:
+                pause_s = min(_BACKOFF_S * 2 ** min(self._vain_attempts, 10), _LONGEST_BACKOFF_S)
+                self._changed.wait_for(lambda: self._is_closing, pause_s)
+            return not self._is_closing
+
+    def _is_urgent(self) -> bool:
+        return self._is_closing or self._wanted > self._flushed
+
+    def _store(self, young_s: float) -> bool:
+        """One batch. False: it could not be stored now and waits."""
+        outcome = self._storing.store(young_s)
+        self._account(outcome)
+        return outcome.trouble is None
+
+    def _account(self, outcome: Outcome) -> None:
+        """Takes note of what a round of storing did, and says what the user must know; a lasting trouble once."""
+        before = self._trouble
+        with self._changed:
+            self._waiting_bytes -= outcome.bytes_done
+            self.lost += outcome.lost
+            self._trouble = outcome.trouble
+            self._vain_attempts = self._vain_attempts + 1 if outcome.trouble else 0
+            self._changed.notify_all()
+        if outcome.trouble and (before is None or before.kind != outcome.trouble.kind):
+            outcome.said.append(outcome.trouble.text)
+        for text in outcome.said:
+            self._say(text)
+
+    def _end(self) -> None:
+        """What could not be stored is lost; the lease is given back."""
+        with self._changed:
+            told = list(self._queue)
+            self._queue.clear()
+        self._storing.take(told)
+        outcome = self._storing.end()
+        if outcome.lost:
+            outcome.said.append(f"{outcome.lost} exchanges could not be kept")
+        self._account(outcome)
+
+    def _say(self, text: str) -> None:
+        if self._on_loss is None:
+            return
+        try:
+            self._on_loss(text)
+        except Exception:  # whoever listens must not stop the writer
+            _log.exception("a listener failed")
