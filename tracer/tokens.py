@@ -20,7 +20,8 @@ import tiktoken
 from storage.errors import PlayheadError
 from storage.records import Element, Request
 from tracer import wire
-from tracer.wire.contract import Dialect
+from tracer.wire import rendering
+from tracer.wire.contract import Call, Dialect, Message
 
 NAME = "o200k_base"
 """The tokenizer, as figures that rest on it name it."""
@@ -132,3 +133,8 @@ def prompt_ids(request: Request) -> list[tuple[str, Ids]] | None:
         return None
     body = taken_apart.body
     return [(element.group, element_ids(dialect, element.group, canonical(body, element))) for element in taken_apart.elements]
+
+
+def reply_ids(call: Call) -> Ids:
+    """Ids of an answer as the next request would carry it back: an assistant's message. Empty when nothing was generated."""
+    return text_ids(rendering.message(Message("assistant", call.reply))) if call.reply else array("I")

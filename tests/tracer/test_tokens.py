@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from storage.errors import PlayheadError
 from storage.records import Element, Request
 from tracer import tokens, wire
+from tracer.wire.contract import Call, Text
 
 
 def request(body: dict[str, object]) -> Request:
@@ -140,3 +141,11 @@ def test_memory_is_bounded() -> None:
     first = [list(cache.ids(dialect, "message", element)) for element in elements]
     assert cache._held <= 40
     assert [list(cache.ids(dialect, "message", element)) for element in elements] == first
+
+
+def test_an_answer_counts_as_the_message_it_becomes() -> None:
+    """What was generated has the ids that the next request's element has: that is what a cache can find again."""
+    dialect = wire.named("anthropic_messages")
+    carried = b'{"role":"assistant","content":[{"type":"text","text":"Done."}]}'
+    assert tokens.reply_ids(Call(reply=(Text("Done."),))) == tokens.element_ids(dialect, "message", carried)
+    assert len(tokens.reply_ids(Call())) == 0

@@ -1,0 +1,127 @@
+"""The prompts of recorded or replayed exchanges, asked of the store: each a path of named elements, tokens counted once an element.
+
+It does not know what is reused, nor any rule.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import batched
+
+from replay.reuse.ideal import Prompt
+from replay.reuse.prefix_tree import Ids
+from storage import elements, exchanges
+from storage.records import ExchangeId, ExchangeRow, State
+from storage.trace import Trace
+from tracer import tokens, wire
+
+_BATCH = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """One exchange with its prompt; None when its body could not be taken apart."""
+
+    row: ExchangeRow
+    prompt: Prompt | None
+
+
+def fills_a_cache(row: ExchangeRow) -> bool:
+    """Whether a server took this as a prompt: a model call that was answered, token counts apart."""
+    answered = row.status is not None and 200 <= row.status < 300
+    return row.dialect is not None and row.kind != "count_tokens" and row.method == "POST" and answered
+
+
+class Prompts:
+    """Paths and token ids of a trace's requests. Each distinct element is fetched and counted once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._groups: dict[int, str] = {}
+        self._ids: dict[int, Ids] = {}
+        self._depths: dict[int, int] = {}
+        self._by_element: dict[tuple[int, str, int], Ids] = {}
+
+    def ids_of(self, name: int) -> Ids:
+        """Token ids of the last element of the path with this name."""
+        return self._ids[name]
+
+    def group_of(self, name: int) -> str:
+        """What that element is: tool, system, message or item."""
+        return self._groups[name]
+
+    def counted(self, rows: Sequence[ExchangeRow]) -> list[Counted]:
+        """The rows with their prompts, in order of start."""
+        ordered = sorted(rows, key=lambda row: (row.started_ns, row.id))
+        return [one for some in batched(ordered, _BATCH) for one in self._batch(some)]
+
+    def _batch(self, rows: Sequence[ExchangeRow]) -> Iterator[Counted]:
+        nodes = dict(elements.paths(self._trace, [row.id for row in rows]))
+        paths = {row.id: _named(nodes[row.id], _dialect_number(row)) for row in rows}
+        self._fetch({name for path in paths.values() for name in path if name not in self._ids})
+        for row in rows:
+            yield Counted(row, self._prompt(row, paths[row.id]))
+
+    def _fetch(self, names: set[int]) -> None:
+        """Groups and ids of names not met before."""
+        found = elements.node_elements(self._trace, {name // len(wire.DIALECTS) for name in names})
+        keys = {name: (name % len(wire.DIALECTS), *found[name // len(wire.DIALECTS)]) for name in names}
+        wanted = {key for key in keys.values() if key not in self._by_element}
+        for some in batched(wanted, _BATCH):
+            contents = elements.element_bytes(self._trace, {element for _, _, element in some})
+            for key in some:
+                self._by_element[key] = tokens.element_ids(wire.DIALECTS[key[0]], key[1], contents[key[2]])
+        for name, key in keys.items():
+            self._groups[name], self._ids[name] = key[1], self._by_element[key]
+
+    def _prompt(self, row: ExchangeRow, path: tuple[int, ...]) -> Prompt | None:
+        if not path:
+            return None
+        estimate = self._depth(path)
+        return Prompt(
+            exchange=row.id,
+            space=row.model or "",
+            start_ns=row.started_ns,
+            ready_ns=_ready_ns(row),
+            end_ns=row.started_ns + (row.ended_ns or 0),
+            path=path,
+            estimate=estimate,
+            tokens=estimate if row.usage.prompt is None else row.usage.prompt,
+        )
+
+    def _depth(self, path: Sequence[int]) -> int:
+        """Tokens of the whole path; only what is new in it is added up."""
+        known = len(path)
+        while known and path[known - 1] not in self._depths:
+            known -= 1
+        depth = self._depths[path[known - 1]] if known else 0
+        for name in path[known:]:
+            depth += len(self._ids[name])
+            self._depths[name] = depth
+        return depth
+
+
+def _dialect_number(row: ExchangeRow) -> int:
+    return next((number for number, dialect in enumerate(wire.DIALECTS) if row.dialect == dialect.NAME), 0)
+
+
+def _named(nodes: Iterable[int], dialect: int) -> tuple[int, ...]:
+    """Equal bytes can read otherwise in another dialect: a name is a node of the store as one dialect reads it."""
+    return tuple(node * len(wire.DIALECTS) + dialect for node in nodes)
+
+
+def _ready_ns(row: ExchangeRow) -> int | None:
+    """When the prefill had ended: at the first content, else at the end of a whole answer; None where neither came."""
+    if row.marks.first_content_ns is not None:
+        return row.started_ns + row.marks.first_content_ns
+    return row.started_ns + row.ended_ns if row.state == State.COMPLETE and row.ended_ns is not None else None
+
+
+def with_replies(trace: Trace, counted: Sequence[Counted]) -> list[Counted]:
+    """The same with what each exchange generated, read from its answer."""
+    found: dict[int, Ids] = {}
+    wanted = [ExchangeId(one.prompt.exchange) for one in counted if one.prompt is not None and one.prompt.ready_ns is not None]
+    for exchange in exchanges.load_many(trace, wanted):
+        read = wire.read(exchange)
+        if exchange.id is not None and read is not None:
+            found[exchange.id] = tokens.reply_ids(read[1])
+    return [one if one.prompt is None else Counted(one.row, replace(one.prompt, reply=found.get(one.prompt.exchange))) for one in counted]

@@ -1,0 +1,53 @@
+"""Makes the ledger of what was asked for: recorded exchanges against all that was recorded, a run against itself; keeps its figures.
+
+A cache serves everybody: what a recorded session could reuse, any earlier exchange of the trace may have left. A replay is its own world,
+in the order in which it was really sent.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from replay.reuse.ledger import Ledger, Names, Row, account, totals
+from replay.reuse.prompts import Prompts, fills_a_cache, with_replies
+from replay.reuse.rules import Rule
+from storage import exchanges
+from storage.records import ExchangeRow, RunId
+from storage.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the ledger is of: neither sessions nor runs means everything recorded."""
+
+    sessions: Collection[int] = ()
+    runs: Sequence[RunId] = ()
+    rule: Rule | None = None
+    generated: bool = False
+    """Also say what could be reused if generated tokens stay in the cache."""
+
+
+def ledger_of(trace: Trace, asked: Asked) -> Ledger:
+    """The ledger of sessions and runs, in order of start."""
+    rows: list[Row] = []
+    if asked.sessions or not asked.runs:
+        recorded = of_rows(trace, exchanges.listing(trace), asked).rows
+        rows += [row for row in recorded if not asked.sessions or row.session in asked.sessions]
+    for run in asked.runs:
+        rows += of_rows(trace, exchanges.listing(trace, runs=[run]), asked).rows
+    return Ledger(rows=tuple(rows), totals=totals(rows), rule=asked.rule)
+
+
+def of_rows(trace: Trace, rows: Sequence[ExchangeRow], asked: Asked) -> Ledger:
+    """The ledger of exchanges that one server was sent.
+
+    Answers are read only where they matter: under rules that keep generated tokens, where it is asked for, and where a server reports more
+    than earlier prompts can explain.
+    """
+    prompts = Prompts(trace)
+    counted = prompts.counted([row for row in rows if fills_a_cache(row)])
+    names = Names(prompts.ids_of, prompts.group_of)
+    if not (asked.generated or asked.rule):
+        plain = account(counted, names, None, generated=False)
+        if not plain.totals.excess:
+            return plain
+    return account(with_replies(trace, counted), names, asked.rule, generated=True)
