@@ -23,7 +23,7 @@ def runs(trace: str | None, as_json: bool) -> None:
     if as_json:
         console.document(found)
         return
-    columns = [
+    columns: list[console.Column | str] = [
         console.Column(title="run", whole=True),
         "started",
         "target",

@@ -9,8 +9,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from storage.writer import Writer
-
 from replay import edits, sender
 from replay.edits import Edits
 from replay.schedule import Lane, ScheduledTurn
@@ -18,11 +16,15 @@ from replay.stamping import StampedConnection
 from storage import exchanges
 from storage.records import Exchange, ExchangeId, Replayed, Request, RunId
 from storage.trace import Trace, secret
+from storage.writer import Writer
 from tracer.clock import Clock
 from tracer.redaction import Redaction
 
 HELD_BYTES = 32 << 20
 HELD_NS = 10_000_000_000
+FLUSH_BYTES = 64 << 20
+"""Handed to the writer without waiting for it: its queue is bounded, and what finds it full is lost."""
+FLUSH_PATIENCE_S = 600.0
 
 type LaneKey = tuple[int, int]
 """Session and copy."""
@@ -58,6 +60,7 @@ class Keeper:
     def __init__(self, trace: Trace, writer: Writer, run: RunId, clock: Clock) -> None:
         self.trace, self._writer, self._run, self._clock = trace, writer, run, clock
         self._redaction = Redaction(secret(trace))
+        self._unflushed_bytes = 0
 
     def masked(self, request: Request) -> Request:
         """The request as it may be kept."""
@@ -70,6 +73,14 @@ class Keeper:
             self._writer.put(
                 self._exchange(turn), Replayed(run_id=self._run, source_exchange=turn.source, copy=turn.copy, ready_ns=ready_ns)
             )
+            self._unflushed_bytes += _size(turn)
+            if self._unflushed_bytes > FLUSH_BYTES:
+                self.flush()
+
+    def flush(self) -> None:
+        """Waits until all is stored. Raises StorageFullError or TraceError when it is not."""
+        self._unflushed_bytes = 0
+        self._writer.flush(FLUSH_PATIENCE_S)
 
     def _exchange(self, turn: Played) -> Exchange:
         heard = replace(turn.heard, headers=self._redaction.headers(turn.heard.headers))
@@ -126,13 +137,18 @@ class Player:
         await asyncio.to_thread(self._keeper.put, self._played.pop((lane.session, lane.copy), []))
 
     def keep_the_rest(self) -> None:
-        """Stores what sessions that were stopped had heard."""
+        """Stores what sessions that were stopped had heard, and waits for it."""
         for played in self._played.values():
             self._keeper.put(played)
         self._played.clear()
+        self._keeper.flush()
+
+
+def _size(turn: Played) -> int:
+    return len(turn.kept.body) + sum(len(piece.data) for piece in turn.heard.pieces)
 
 
 def _is_due(played: Sequence[Played]) -> bool:
     """Whether what is held of a session is so much, or so old, that it must not wait for the session's end."""
-    held = sum(len(turn.kept.body) for turn in played)
-    return held > HELD_BYTES or (bool(played) and time.monotonic_ns() - played[0].heard.end_ns > HELD_NS)
+    held_bytes = sum(_size(turn) for turn in played)
+    return held_bytes > HELD_BYTES or (bool(played) and time.monotonic_ns() - played[0].heard.end_ns > HELD_NS)

@@ -105,7 +105,6 @@ def replay(trace: Trace, plan: Plan, sources: Mapping[ExchangeId, ExchangeRow], 
                 stopped = runner.run(_play(lanes, player))
             finally:
                 player.keep_the_rest()
-                writer.flush()
     reading.catch_up(trace)
     rows = exchanges.listing(trace, runs=[run.id])
     figures = summary(rows, sources, planned=len(plan.turns) * options.copies)

@@ -79,7 +79,9 @@ class GoldenServer:
                 return
 
     def close(self) -> None:
-        """Stops listening and ends every connection."""
+        """Stops listening and ends every connection; once is enough."""
+        if self._listening.fileno() < 0:
+            return
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         for visitor in self.visitors:
