@@ -86,7 +86,7 @@ def lost_cause(lost: int | None, ideal: int, one: Counted, *, band: float, limit
         return _cost_of_rules(lost, limits) if limits is not None else "not_reported" if ideal else None
     if not lost or lost <= band:
         return None
-    if limits is None and any(max(0, min(ideal, tokens - 1)) // grain * grain == reported for grain in _GRAINS):
+    if limits is None and reported and any(max(0, min(ideal, tokens - 1)) // grain * grain == reported for grain in _GRAINS):
         return "block_rounding"
     return "unexplained"
 
