@@ -7,11 +7,12 @@ in the order in which it was really sent.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from replay.reuse.ledger import Ledger, Names, Row, account, totals
+from replay.reuse.ledger import VERSION, Ledger, Names, Row, account, totals
 from replay.reuse.prompts import Prompts, fills_a_cache, with_replies
 from replay.reuse.rules import Rule
-from storage import exchanges
-from storage.records import ExchangeRow, RunId
+from storage import exchanges, reuse_rows
+from storage.records import ExchangeId, ExchangeRow, RunId
+from storage.reuse_rows import IdealRow
 from storage.trace import Trace
 
 
@@ -30,8 +31,9 @@ def ledger_of(trace: Trace, asked: Asked) -> Ledger:
     """The ledger of sessions and runs, in order of start."""
     rows: list[Row] = []
     if asked.sessions or not asked.runs:
-        recorded = of_rows(trace, exchanges.listing(trace), asked).rows
-        rows += [row for row in recorded if not asked.sessions or row.session in asked.sessions]
+        recorded = of_rows(trace, exchanges.listing(trace), asked)
+        keep(trace, recorded)
+        rows += [row for row in recorded.rows if not asked.sessions or row.session in asked.sessions]
     for run in asked.runs:
         rows += of_rows(trace, exchanges.listing(trace, runs=[run]), asked).rows
     return Ledger(rows=tuple(rows), totals=totals(rows), rule=asked.rule)
@@ -51,3 +53,19 @@ def of_rows(trace: Trace, rows: Sequence[ExchangeRow], asked: Asked) -> Ledger:
         if not plain.totals.excess:
             return plain
     return account(with_replies(trace, counted), names, asked.rule, generated=True)
+
+
+def keep(trace: Trace, ledger: Ledger) -> None:
+    """Stores the figures of recorded turns, so that listings have them without counting; only what is new or has changed."""
+    known = reuse_rows.load(trace)
+    figures = [
+        IdealRow(
+            exchange_id=ExchangeId(row.exchange),
+            ledger_version=VERSION,
+            prompt_tokens=row.prompt_tokens,
+            ideal_tokens=row.ideal,
+            broken_tokens=row.broken,
+        )
+        for row in ledger.rows
+    ]
+    reuse_rows.save(trace, [figure for figure in figures if known.get(figure.exchange_id) != figure])
