@@ -5,7 +5,6 @@ A lease names a process so that no later one is taken for it. On another machine
 
 import os
 import socket
-import subprocess
 import time
 from functools import cache
 from pathlib import Path
@@ -60,6 +59,8 @@ def _began(pid: int) -> str | None:
     """When a process of this machine began, in words that no other process with this pid has; None when there is none."""
     if Path("/proc/self/stat").exists():
         return _began_by_proc(pid)
+    import subprocess  # not needed on Linux, and it costs every command a few ms
+
     found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False, timeout=10)
     return found.stdout.strip() or None
 

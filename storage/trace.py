@@ -5,7 +5,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import platformdirs
 import sqlalchemy as sa
 
 from storage import database
@@ -47,7 +46,11 @@ class Trace:
 
 def default_location() -> str:
     """PLAYHEAD_TRACE, else `playhead.trace` in the platform's folder for user data."""
-    return os.environ.get("PLAYHEAD_TRACE") or str(platformdirs.user_data_path("playhead") / "playhead.trace")
+    if named := os.environ.get("PLAYHEAD_TRACE"):
+        return named
+    import platformdirs
+
+    return str(platformdirs.user_data_path("playhead") / "playhead.trace")
 
 
 def secret(trace: Trace) -> bytes:
