@@ -93,9 +93,15 @@ def unknown_command(name: str) -> click.UsageError:
     return error
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    "playhead",
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="playhead", prog_name="playhead", message="%(prog)s %(version)s")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Record what an agent really says to its model, and play exactly that to other servers.
 
     \b
@@ -106,3 +112,9 @@ def main() -> None:
 
     Everything is kept in one trace file: --trace, else PLAYHEAD_TRACE, else the user data folder.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+if __name__ == "__main__":
+    main()
