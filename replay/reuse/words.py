@@ -24,7 +24,8 @@ def sentences(ledger: Ledger) -> list[str]:
 def _ideal(totals: Totals) -> str:
     if totals.ideal_share is None:
         return f"Of {totals.prompt_tokens or 0:,} prompt tokens nobody can say how many could be reused: the bodies were not understood"
-    return f"Of {totals.prompt_tokens:,} prompt tokens in {totals.turns:,} turns, {totals.ideal_share:.1%} could be reused by a cache without limits"
+    whole = f"Of {totals.prompt_tokens:,} prompt tokens in {totals.turns:,} turns"
+    return f"{whole}, {totals.ideal_share:.1%} could be reused by a cache without limits"
 
 
 def _predicted(ledger: Ledger) -> str:
