@@ -51,6 +51,11 @@ def text_ids(text: str) -> Ids:
     return ids
 
 
+def token_bytes(token: int) -> bytes:
+    """What one token stands for: UTF-8, which may begin or end inside a character. KeyError for an id that the vocabulary lacks."""
+    return _encoding().decode_single_token_bytes(token)
+
+
 def _pieces(text: str) -> list[str]:
     """The text, cut where a run is too long."""
     edges = [0, *(found.end() for found in _LONG_RUN.finditer(text)), len(text)]
