@@ -1,10 +1,10 @@
 """The wire dialects: which one a request speaks, what it means, how it is laid out. Pure: bytes in, values out."""
 
 from storage.records import Exchange, Request, Split
-from tracer.wire import anthropic_messages, openai_chat, requests
+from tracer.wire import anthropic_messages, gemini, openai_chat, openai_responses, requests
 from tracer.wire.contract import Call, Dialect
 
-DIALECTS: tuple[Dialect, ...] = (anthropic_messages, openai_chat)
+DIALECTS: tuple[Dialect, ...] = (anthropic_messages, openai_chat, openai_responses, gemini)
 
 
 def dialect_of(request: Request) -> Dialect | None:

@@ -5,11 +5,13 @@ An event's time is that of the raw read that completed it. It does not know what
 
 import html
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storage.records import Exchange, Response, Transport
 from tracer.wire.content_encoding import Decoder
+from tracer.wire.json_spans import leading_items
 from tracer.wire.json_values import Fields, Raw, array, as_text, begins, fields, string
 from tracer.wire.requests import header
 from tracer.wire.sse import EventParser, ServerEvent
@@ -34,6 +36,8 @@ class Answer:
     events: tuple[ServerEvent, ...] | None = None
     document: bytes | None = None
     page: bytes | None = None
+    arrived: tuple[tuple[int, int], ...] = ()
+    """(time, bytes of text there by then) of each read of a document."""
 
     @property
     def failed(self) -> bool:
@@ -55,8 +59,15 @@ def answer(exchange: Exchange) -> Answer | None:
         return Answer(response.status, at_ns, whole, events=tuple(_stream(pieces)))
     text = b"".join(piece for _, piece in pieces)
     if text.lstrip()[:1] in (b"{", b"["):
-        return Answer(response.status, at_ns, whole, document=text)
+        return Answer(response.status, at_ns, whole, document=text, arrived=tuple(_sizes(pieces)))
     return Answer(response.status, at_ns, whole, page=text)
+
+
+def _sizes(pieces: tuple[tuple[int, bytes], ...]) -> Iterator[tuple[int, int]]:
+    size = 0
+    for at_ns, piece in pieces:
+        size += len(piece)
+        yield at_ns, size
 
 
 def _unpacked(response: Response) -> Iterator[tuple[int, bytes]]:
@@ -102,6 +113,16 @@ def _is_object(text: bytes) -> bool:
     return bool(fields(text))
 
 
+def array_items(found: Answer) -> list[tuple[int, bytes]] | None:
+    """The whole items of a document that is an array, also one cut short, each with the time of the read that completed it."""
+    text = found.document or b""
+    start = len(text) - len(text.lstrip())
+    if text[start : start + 1] != b"[":
+        return None
+    ends = [size for _, size in found.arrived]
+    return [(found.arrived[bisect_left(ends, end)][0], text[begin:end]) for begin, end in leading_items(text, start)]
+
+
 # ---- errors in the provider's words ----------------------------------------------------------------------------------
 
 
@@ -117,25 +138,26 @@ def error_text(found: Answer) -> str | None:
 def error_of(raw: Raw | None) -> str | None:
     """The message inside one of the usual error objects."""
     if begins(raw) == b"[":
-        return next((said for item in array(raw) if (said := error_of(item))), None)
+        return next((found for item in array(raw) if (found := error_of(item))), None)
     if begins(raw) == b'"':
         return _short(string(raw) or "") or None
     body = fields(raw)
     inner = body.get("error")
     if begins(inner) == b"{":
-        return _message(fields(inner)) or _short(as_text(inner))
+        return said(fields(inner)) or _short(as_text(inner))
     if begins(inner) == b'"':
         return _short(string(inner) or "")
     if string(body.get("type")) == "error" or "choices" not in body:
-        return _message(body)
+        return said(body)
     return None
 
 
-def _message(body: Fields) -> str | None:
+def said(body: Fields) -> str | None:
+    """The message of an error object."""
     for key in ("message", "detail", "error_description", "title", "type", "code"):
-        said = string(body.get(key))
-        if said and not (key == "type" and said in ("error", "message")):
-            return _short(said)
+        text = string(body.get(key))
+        if text and not (key == "type" and text in ("error", "message")):
+            return _short(text)
     return _short(as_text(body["detail"])) if "detail" in body else None
 
 

@@ -31,8 +31,6 @@ class Heard:
         match part:
             case Text(text):
                 self.generated(at_ns, "text", text)
-            case Reasoning("", opaque) if opaque:
-                self.deltas.append(Delta(at_ns, "reasoning", ""))
             case Reasoning(text, _):
                 self.generated(at_ns, "reasoning", text)
             case ToolCall(_, name, arguments):

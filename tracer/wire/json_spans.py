@@ -140,6 +140,24 @@ def _walk_array(text: bytes, at: int, values: list[msgspec.Raw]) -> list[Span]:
     return found
 
 
+def leading_items(text: bytes, start: int) -> list[Span]:
+    """The spans of the objects and arrays that stand whole at the head of the array at `start`, which may be cut short or invalid."""
+    found: list[Span] = []
+    depth = begun = 0
+    for token in _STRUCTURE.finditer(text, start):
+        mark = token[0]
+        if mark in (b"{", b"["):
+            depth += 1
+            begun = token.start() if depth == 2 else begun
+        elif mark in (b"}", b"]"):
+            depth -= 1
+            if depth < 1:
+                break
+            if depth == 1:
+                found.append((begun, token.end()))
+    return found
+
+
 def member(text: bytes, key: str, span: Span | None = None) -> Span | None:
     """The span of the value that a parser would give for `key`: the last of that name; None when there is none."""
     found = members(text, span)

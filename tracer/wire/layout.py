@@ -14,6 +14,8 @@ from tracer.wire.json_spans import Member, Span, items, kind, members
 type Volatile = Callable[[bytes, Member, int], bool]
 """(body, member, depth of the object it stands in, the element's own being 0) -> whether it is cut."""
 
+_DEEPEST = 12
+
 _FREE_FORM = frozenset(
     ("input", "input_schema", "parameters", "parametersJsonSchema", "arguments", "args", "schema", "properties", "response"),
 )
@@ -62,10 +64,10 @@ def cuts(body: bytes, span: Span, volatile: Volatile) -> tuple[Span, ...]:
 def _search(body: bytes, span: Span, volatile: Volatile, state: tuple[int, list[Span]]) -> None:
     depth, found = state
     opening = kind(body, span)
-    if opening == b"[" and depth < 12:
+    if opening == b"[" and depth < _DEEPEST:
         for inner in items(body, span) or ():
             _search(body, inner, volatile, (depth + 1, found))
-    elif opening == b"{" and depth < 12:
+    elif opening == b"{" and depth < _DEEPEST:
         inside = members(body, span) or ()
         doomed = [volatile(body, each, depth) for each in inside]
         found.extend(_runs(inside, doomed, span))
