@@ -105,10 +105,10 @@ def main(ctx: click.Context) -> None:
     """Record what an agent really says to its model, and play exactly that to other servers.
 
     \b
-    playhead demo                                        everything once, in a minute
-    playhead run -- claude -p "fix the failing test"     record an agent at work
-    playhead replay latest --target http://gpu1:8000     play it to another server
-    playhead report latest -o report.html                look at it
+    playhead demo                                     everything once, in a minute
+    playhead run -- claude -p "fix the test"          record an agent at work
+    playhead replay latest --target http://gpu1:8000  play it to another server
+    playhead report latest -o report.html             look at it
 
     Everything is kept in one trace file: --trace, else PLAYHEAD_TRACE, else the user data folder.
     """
