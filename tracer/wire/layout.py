@@ -14,6 +14,9 @@ from tracer.wire.json_spans import Member, Span, items, kind, members
 type Volatile = Callable[[bytes, Member, int], bool]
 """(body, member, depth of the object it stands in, the element's own being 0) -> whether it is cut."""
 
+type FindCuts = Callable[[bytes, Span, Sequence[int]], tuple[Span, ...]]
+"""(body, span of an element, where marker bytes stand in it) -> its cuts."""
+
 _DEEPEST = 12
 
 _FREE_FORM = frozenset(
@@ -32,25 +35,25 @@ def occurrences(body: bytes, marker: bytes) -> list[int]:
     return found
 
 
-def elements(body: bytes, group: str, spans: Sequence[Span], marks: Sequence[int], volatile: Volatile) -> list[Element]:
+def elements(body: bytes, group: str, spans: Sequence[Span], marks: Sequence[int], find_cuts: FindCuts) -> list[Element]:
     """One element a span; only those that hold a mark are searched for cuts."""
     built = [Element(group, start, end) for start, end in spans]
     if not marks:
         return built
-    for index in _marked(spans, marks):
+    for index, inside in _marked(spans, marks).items():
         start, end = spans[index]
-        built[index] = Element(group, start, end, cuts(body, (start, end), volatile))
+        built[index] = Element(group, start, end, find_cuts(body, (start, end), inside))
     return built
 
 
-def _marked(spans: Sequence[Span], marks: Sequence[int]) -> list[int]:
-    """Indexes of the spans that hold a mark."""
+def _marked(spans: Sequence[Span], marks: Sequence[int]) -> dict[int, list[int]]:
+    """Index of each span that holds marks -> those marks."""
     starts = [start for start, _ in spans]
-    found: list[int] = []
+    found: dict[int, list[int]] = {}
     for mark in marks:
         index = bisect_left(starts, mark + 1) - 1
-        if index >= 0 and mark < spans[index][1] and (not found or found[-1] != index):
-            found.append(index)
+        if index >= 0 and mark < spans[index][1]:
+            found.setdefault(index, []).append(mark)
     return found
 
 

@@ -3,19 +3,29 @@
 Prompt order is tools, system, messages, whatever the order in the body. Knows this wire format only.
 """
 
-from storage.records import Exchange, Request, Split
+import re
+from collections.abc import Sequence
+
+from storage.records import Element, Exchange, Request, Split
 from tracer.wire import answers, edits, rendering, requests, usage
 from tracer.wire.anthropic_messages import prompt
 from tracer.wire.anthropic_messages.answer import hear
 from tracer.wire.contract import Call, Changes
 from tracer.wire.json_spans import Member, Span, items, kind, last, members
 from tracer.wire.json_values import array, begins, fields, is_true, string
-from tracer.wire.layout import elements, occurrences
+from tracer.wire.layout import cuts, elements, occurrences
 
 NAME = "anthropic_messages"
 
 _PATHS = ("/v1/messages", "/v1/messages/count_tokens")
 _SPOKEN_FOR = frozenset(("model", "system", "messages", "tools", "stream"))
+_TEXT_FIRST = tuple(b'{"role":"%b","content":[{"type":"text","text":"' % role for role in (b"user", b"assistant"))
+_ONE_TEXT = re.compile(
+    rb'\{"role":"[a-z]+","content":(\[\{"type":"text","text":)"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+    rb'((?:,"cache_control":\{(?:"[^"\\]*+"|[^"{}]++)*+\})?\}\])\}',
+    re.DOTALL,
+)
+"""A message whose content is one text block and nothing else; its groups are what string content lacks."""
 _TEXT_BLOCK = b'{"type":"text","text":'
 
 
@@ -40,9 +50,9 @@ def split(body: bytes) -> Split | None:
         return None
     marks = occurrences(body, b'"cache_control"')
     tools, system = last(top, "tools"), last(top, "system")
-    found = elements(body, "tool", (items(body, tools) or ()) if tools else (), marks, _is_marker)
-    found += elements(body, "system", _system(body, system), marks, _is_marker)
-    found += elements(body, "message", turns, marks, _is_marker)
+    found = elements(body, "tool", (items(body, tools) or ()) if tools else (), marks, _cuts)
+    found += elements(body, "system", _system(body, system), marks, _cuts)
+    found += _as_strings(body, elements(body, "message", turns, marks, _cuts))
     return Split(body, tuple(found))
 
 
@@ -50,6 +60,20 @@ def _system(body: bytes, span: Span | None) -> list[Span]:
     if span is None:
         return []
     return [span] if kind(body, span) == b'"' else items(body, span) or []
+
+
+def _as_strings(body: bytes, messages: list[Element]) -> list[Element]:
+    """A message of one text block reads like one of string content: Claude Code turns the string into a block to mark it, and back."""
+    for index, message in enumerate(messages):
+        if not body.startswith(_TEXT_FIRST, message.start):
+            continue
+        if block := _ONE_TEXT.fullmatch(body, message.start, message.end):
+            messages[index] = Element("message", message.start, message.end, (block.span(1), block.span(2)))
+    return messages
+
+
+def _cuts(body: bytes, span: Span, _marks: Sequence[int]) -> tuple[Span, ...]:
+    return cuts(body, span, _is_marker)
 
 
 def _is_marker(body: bytes, member: Member, _depth: int) -> bool:

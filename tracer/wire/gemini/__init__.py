@@ -4,6 +4,7 @@ The model stands in the URL. Prompt order is tools, system instruction, contents
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import quote, unquote
 
@@ -12,7 +13,7 @@ from tracer.wire import answers, edits, rendering, requests, usage
 from tracer.wire.contract import Call, Changes
 from tracer.wire.gemini import prompt
 from tracer.wire.gemini.answer import hear
-from tracer.wire.json_spans import Member, Span, find, items, kind, last, members
+from tracer.wire.json_spans import Span, find, items, kind, last, members
 from tracer.wire.json_values import fields
 from tracer.wire.layout import elements
 
@@ -44,8 +45,8 @@ def split(body: bytes) -> Split | None:
     return Split(body, (*found, *elements(body, "message", turns, (), _nothing)))
 
 
-def _nothing(_body: bytes, _member: Member, _depth: int) -> bool:
-    return False
+def _nothing(_body: bytes, _span: Span, _marks: Sequence[int]) -> tuple[Span, ...]:
+    return ()
 
 
 def _declared(body: bytes, span: Span | None) -> list[Span]:

@@ -3,12 +3,14 @@
 Prompt order is tools, messages. Knows this wire format only.
 """
 
+from collections.abc import Sequence
+
 from storage.records import Element, Exchange, Request, Split
 from tracer.wire import answers, edits, rendering, requests, usage
 from tracer.wire.contract import Call, Changes
 from tracer.wire.json_spans import Member, Span, find, items, last, members
 from tracer.wire.json_values import fields, is_true, string
-from tracer.wire.layout import elements, occurrences
+from tracer.wire.layout import cuts, elements, occurrences
 from tracer.wire.openai_chat import prompt
 from tracer.wire.openai_chat.answer import hear
 
@@ -36,10 +38,10 @@ def split(body: bytes) -> Split | None:
     found: list[Element] = []
     for key in ("tools", "functions"):
         span = last(top, key)
-        found += elements(body, "tool", (items(body, span) or ()) if span else (), marks, _is_volatile)
+        found += elements(body, "tool", (items(body, span) or ()) if span else (), marks, _cuts)
     head = _head_length(body, turns)
-    found += elements(body, "system", turns[:head], marks, _is_volatile)
-    found += elements(body, "message", turns[head:], marks, _is_volatile)
+    found += elements(body, "system", turns[:head], marks, _cuts)
+    found += elements(body, "message", turns[head:], marks, _cuts)
     return Split(body, tuple(found))
 
 
@@ -49,6 +51,10 @@ def _head_length(body: bytes, turns: list[Span]) -> int:
         if string(fields(body[start:end]).get("role")) not in ("system", "developer"):
             return index
     return len(turns)
+
+
+def _cuts(body: bytes, span: Span, _marks: Sequence[int]) -> tuple[Span, ...]:
+    return cuts(body, span, _is_volatile)
 
 
 def _is_volatile(body: bytes, member: Member, depth: int) -> bool:

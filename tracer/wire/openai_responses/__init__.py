@@ -3,12 +3,15 @@
 Prompt order is tools, instructions, input. Knows this wire format only.
 """
 
+import re
+from collections.abc import Sequence
+
 from storage.records import Element, Exchange, Request, Split
 from tracer.wire import answers, edits, rendering, requests, usage
 from tracer.wire.contract import Call, Changes
 from tracer.wire.json_spans import Member, Span, items, kind, last, members
 from tracer.wire.json_values import begins, fields, is_true, string
-from tracer.wire.layout import elements, occurrences
+from tracer.wire.layout import cuts, elements, occurrences
 from tracer.wire.openai_responses import prompt
 from tracer.wire.openai_responses.answer import hear
 
@@ -18,6 +21,8 @@ _PATHS = ("/responses", "/responses/compact", "/responses/input_tokens")
 _SPOKEN_FOR = frozenset(("model", "instructions", "input", "tools", "stream", "type"))
 _TEXT_BLOCK = b'{"type":"input_text","text":'
 _PASSTHROUGH = "internal_chat_message_metadata_passthrough"
+_ID_BEHIND_TYPE = re.compile(rb'\{"type":"[a-z_]+"(,"id":"[^"\\]*")')
+_PASSTHROUGH_LAST = re.compile(rb',"%b":\{"turn_id":"[^"\\]*"\}\}\Z' % _PASSTHROUGH.encode())
 
 
 def matches(request: Request) -> bool:
@@ -35,7 +40,7 @@ def split(body: bytes) -> Split | None:
         return None
     found: list[Element] = []
     if tools := last(top, "tools"):
-        found += elements(body, "tool", items(body, tools) or (), (), _is_volatile)
+        found += elements(body, "tool", items(body, tools) or (), (), _cuts)
     instructions = last(top, "instructions")
     if instructions and kind(body, instructions) == b'"':
         found.append(Element("system", *instructions))
@@ -48,7 +53,7 @@ def split(body: bytes) -> Split | None:
 def _input(body: bytes, spans: list[Span]) -> list[Element]:
     """The input items: volatile ids cut, but not where an id is all that an item says; those that bring tools as tools."""
     marks = sorted(occurrences(body, b'"id"') + occurrences(body, b'"%b"' % _PASSTHROUGH.encode()) + occurrences(body, b'"refusal"'))
-    found = elements(body, "item", spans, marks, _is_volatile)
+    found = elements(body, "item", spans, marks, _cuts)
     for called, group in ((b'"item_reference"', "item"), (b'"additional_tools"', "tool")):
         for index in _of_type(body, spans, called):
             kept = found[index].cuts if group == "tool" else ()
@@ -64,6 +69,19 @@ def _of_type(body: bytes, spans: list[Span], quoted_type: bytes) -> list[int]:
         for index, (start, end) in enumerate(spans)
         if body.find(quoted_type, start, end) >= 0 and string(fields(body[start:end]).get("type")) == quoted_type[1:-1].decode()
     ]
+
+
+def _cuts(body: bytes, span: Span, marks: Sequence[int]) -> tuple[Span, ...]:
+    """Codex writes `{"type":..., "id":..., ...}` with its metadata last: seen at a glance; all else is walked."""
+    start, end = span
+    found: list[Span] = []
+    if head := _ID_BEHIND_TYPE.match(body, start, end):
+        found.append(head.span(1))
+    if tail := _PASSTHROUGH_LAST.match(body, marks[-1] - 1, end):
+        found.append((tail.start(), end - 1))
+    if len(found) == len(marks) and found[0][0] == marks[0] - 1:
+        return tuple(found)
+    return cuts(body, span, _is_volatile)
 
 
 def _is_volatile(body: bytes, member: Member, depth: int) -> bool:
