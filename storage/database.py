@@ -30,13 +30,11 @@ def connect(path: Path, *, create: bool) -> sa.Engine:
         is_new = _make_file(path) if create else False
         if not is_new:
             _check_header(path, empty_allowed=create)
-        engine = _engine(path)
-        _bring_up_to_date(engine, path, create=create)
+        return _brought_up_to_date(_engine(path), path, create=create)
     except OSError as error:
         raise TraceError(f"{path} cannot be opened: {error.strerror}", hint="check the path and its permissions") from error
     except sa.exc.DatabaseError as error:
         raise as_trace_error(path, error) from error
-    return engine
 
 
 def _make_file(path: Path) -> bool:
@@ -76,7 +74,15 @@ def _engine(path: Path) -> sa.Engine:
 
 
 def _set_pragmas(connection: sqlite3.Connection, _record: Any) -> None:
-    """Journal mode and the like cannot be changed inside a transaction, and `autocommit=False` means that one is always open."""
+    """Sets what cannot be set inside a transaction. A connection that fails here is nobody else's to close."""
+    try:
+        _set_pragmas_in_autocommit(connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _set_pragmas_in_autocommit(connection: sqlite3.Connection) -> None:
     connection.autocommit = True
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
@@ -90,16 +96,19 @@ def _set_pragmas(connection: sqlite3.Connection, _record: Any) -> None:
     connection.autocommit = False
 
 
-def _bring_up_to_date(engine: sa.Engine, path: Path, *, create: bool) -> None:
-    with engine.connect() as connection:
-        found = _revision(connection)
-    if found == REVISIONS[-1]:
-        return
-    if found is not None and found not in REVISIONS:
-        raise TraceError(
-            f"{path} was written by a newer Playhead (schema {found}, this one knows {REVISIONS[-1]})", hint="upgrade playhead"
-        )
-    _migrate(engine, create=create)
+def _brought_up_to_date(engine: sa.Engine, path: Path, *, create: bool) -> sa.Engine:
+    try:
+        with engine.connect() as connection:
+            found = _revision(connection)
+        if found is not None and found not in REVISIONS:
+            known = f"schema {found}, this one knows {REVISIONS[-1]}"
+            raise TraceError(f"{path} was written by a newer Playhead ({known})", hint="upgrade playhead")
+        if found != REVISIONS[-1]:
+            _migrate(engine, create=create)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
 
 
 def _revision(connection: sa.Connection) -> str | None:

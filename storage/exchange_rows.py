@@ -49,7 +49,7 @@ def _query(*, with_replays: bool) -> sa.Select[Any]:
 _RECORDED = _query(with_replays=False).where(replayed.c.run_id.is_(None))
 _ALL = _query(with_replays=True)
 _STATE, _ENDED, _HEADERS, _SENT, _REQUEST, _RESPONSE, _CHUNKS = 13, 17, 18, 19, 34, 36, 38
-"""Where in a row stands what an exchange in flight has in the journal; bytes are followed by their sha256."""
+"""Where in a row stands what an exchange in flight has in the journal; sizes are followed by their sha256."""
 _STREAMED = {None: None, 0: False, 1: True}
 
 

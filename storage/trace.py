@@ -28,7 +28,11 @@ class Trace:
         if "://" in text:
             raise TraceError(f"traces at {text.partition('://')[0]}:// are not supported yet", hint="give the path of a file")
         engine = database.connect(Path(text).expanduser(), create=create)
-        return cls(text, engine, Codec(_kept(engine, "dictionary")))
+        try:
+            return cls(text, engine, Codec(_kept(engine, "dictionary")))
+        except BaseException:
+            engine.dispose()
+            raise
 
     def close(self) -> None:
         """Gives freed pages back, empties the write-ahead log and closes. A trace that others hold open stays as it is."""
