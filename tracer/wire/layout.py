@@ -96,3 +96,35 @@ def _runs(inside: Sequence[Member], doomed: Sequence[bool], span: Span) -> list[
         else:
             found.append((inside[before].end, inside[after - 1].end))
     return found
+
+
+def kept(body: bytes, element: Element) -> bytes:
+    """An element's canonical bytes: without its cuts."""
+    edges = [element.start, *(edge for cut in element.cuts for edge in cut), element.end]
+    return b"".join(body[edges[at] : edges[at + 1]] for at in range(0, len(edges), 2))
+
+
+def with_cuts(element: Element, more: Sequence[Span]) -> Element:
+    """The element with further cuts, given as spans in its canonical bytes."""
+    edges = [element.start, *(edge for cut in element.cuts for edge in cut), element.end]
+    found = list(element.cuts)
+    offset = 0
+    for at in range(0, len(edges), 2):
+        start, end = edges[at], edges[at + 1]
+        for first, last in more:
+            low, high = max(start, start + first - offset), min(end, start + last - offset)
+            if low < high:
+                found.append((low, high))
+        offset += end - start
+    return Element(element.group, element.start, element.end, _merged(found))
+
+
+def _merged(spans: list[Span]) -> tuple[Span, ...]:
+    """Ascending and disjoint, spans that touch made one."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and found[-1][1] >= start:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return tuple(found)

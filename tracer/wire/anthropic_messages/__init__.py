@@ -13,7 +13,7 @@ from tracer.wire.anthropic_messages.answer import hear
 from tracer.wire.contract import Call, Changes
 from tracer.wire.json_spans import Member, Span, items, kind, last, members
 from tracer.wire.json_values import array, begins, fields, is_true, string
-from tracer.wire.layout import cuts, elements, occurrences
+from tracer.wire.layout import cuts, elements, kept, occurrences, with_cuts
 
 NAME = "anthropic_messages"
 
@@ -21,9 +21,7 @@ _PATHS = ("/v1/messages", "/v1/messages/count_tokens")
 _SPOKEN_FOR = frozenset(("model", "system", "messages", "tools", "stream"))
 _TEXT_FIRST = tuple(b'{"role":"%b","content":[{"type":"text","text":"' % role for role in (b"user", b"assistant"))
 _ONE_TEXT = re.compile(
-    rb'\{"role":"[a-z]+","content":(\[\{"type":"text","text":)"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-    rb'((?:,"cache_control":\{(?:"[^"\\]*+"|[^"{}]++)*+\})?\}\])\}',
-    re.DOTALL,
+    rb'\{"role":"(?:user|assistant)","content":(\[\{"type":"text","text":)"[^"\\]*+(?:\\.[^"\\]*+)*+"(\}\])\}', re.DOTALL
 )
 """A message whose content is one text block and nothing else; its groups are what string content lacks."""
 _TEXT_BLOCK = b'{"type":"text","text":'
@@ -65,9 +63,11 @@ def _system(body: bytes, span: Span | None) -> list[Span]:
 def _as_strings(body: bytes, messages: list[Element]) -> list[Element]:
     """A message of one text block reads like one of string content: Claude Code turns the string into a block to mark it, and back."""
     for index, message in enumerate(messages):
-        if not body.startswith(_TEXT_FIRST, message.start):
-            continue
-        if block := _ONE_TEXT.fullmatch(body, message.start, message.end):
+        if message.cuts:
+            text = kept(body, message)
+            if block := _ONE_TEXT.fullmatch(text):
+                messages[index] = with_cuts(message, (block.span(1), block.span(2)))
+        elif body.startswith(_TEXT_FIRST, message.start) and (block := _ONE_TEXT.fullmatch(body, message.start, message.end)):
             messages[index] = Element("message", message.start, message.end, (block.span(1), block.span(2)))
     return messages
 
