@@ -19,9 +19,9 @@ NAME = "anthropic_messages"
 
 _PATHS = ("/v1/messages", "/v1/messages/count_tokens")
 _SPOKEN_FOR = frozenset(("model", "system", "messages", "tools", "stream"))
-_TEXT_FIRST = tuple(b'{"role":"%b","content":[{"type":"text","text":"' % role for role in (b"user", b"assistant"))
+_TEXT_FIRST = tuple(b'{"role":"%b","content":[{"type":"text","text":"' % role for role in (b"user", b"system", b"assistant"))
 _ONE_TEXT = re.compile(
-    rb'\{"role":"(?:user|assistant)","content":(\[\{"type":"text","text":)"[^"\\]*+(?:\\.[^"\\]*+)*+"(\}\])\}', re.DOTALL
+    rb'\{"role":"(?:user|system|assistant)","content":(\[\{"type":"text","text":)"[^"\\]*+(?:\\.[^"\\]*+)*+"(\}\])\}', re.DOTALL
 )
 """A message whose content is one text block and nothing else; its groups are what string content lacks."""
 _TEXT_BLOCK = b'{"type":"text","text":'
