@@ -21,7 +21,7 @@ _PATHS = ("/v1/messages", "/v1/messages/count_tokens")
 _SPOKEN_FOR = frozenset(("model", "system", "messages", "tools", "stream"))
 _TEXT_FIRST = tuple(b'{"role":"%b","content":[{"type":"text","text":"' % role for role in (b"user", b"system", b"assistant"))
 _ONE_TEXT = re.compile(
-    rb'\{"role":"(?:user|system|assistant)","content":(\[\{"type":"text","text":)"[^"\\]*+(?:\\.[^"\\]*+)*+"(\}\])\}', re.DOTALL
+    rb'\{"role":"(?:user|system|assistant)","content":(\[\{"type":"text","text":)"[^"\\]*+(?:\\.[^"\\]*+)*+"(\}\])(?=[,}])', re.DOTALL
 )
 """A message whose content is one text block and nothing else; its groups are what string content lacks."""
 _TEXT_BLOCK = b'{"type":"text","text":'
@@ -65,9 +65,9 @@ def _as_strings(body: bytes, messages: list[Element]) -> list[Element]:
     for index, message in enumerate(messages):
         if message.cuts:
             text = kept(body, message)
-            if block := _ONE_TEXT.fullmatch(text):
+            if block := _ONE_TEXT.match(text):
                 messages[index] = with_cuts(message, (block.span(1), block.span(2)))
-        elif body.startswith(_TEXT_FIRST, message.start) and (block := _ONE_TEXT.fullmatch(body, message.start, message.end)):
+        elif body.startswith(_TEXT_FIRST, message.start) and (block := _ONE_TEXT.match(body, message.start, message.end)):
             messages[index] = Element("message", message.start, message.end, (block.span(1), block.span(2)))
     return messages
 
