@@ -62,10 +62,22 @@ def _check_header(path: Path, *, empty_allowed: bool) -> None:
         raise TraceError(f"{path} is not a trace", hint=_NO_TRACE_HINT)
 
 
+class _Connection(sqlite3.Connection):
+    """SQLite rolls back by itself when the disk is full; Python's rollback would then hide that error behind its own."""
+
+    def rollback(self) -> None:
+        """Ends the transaction, if there still is one, and begins the next."""
+        if self.in_transaction:
+            super().rollback()
+        else:
+            self.autocommit = True
+            self.autocommit = False
+
+
 def _engine(path: Path) -> sa.Engine:
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=str(path)),
-        connect_args={"autocommit": False, "check_same_thread": False, "timeout": _BUSY_TIMEOUT_MS / 1000},
+        connect_args={"autocommit": False, "check_same_thread": False, "factory": _Connection},
         pool_size=4,
         max_overflow=-1,
     )

@@ -20,9 +20,10 @@ _log = logging.getLogger(__name__)
 
 _ROW_BYTES = 1024
 """What an exchange costs in the queue beside its bodies."""
-_BACKOFF_S, _LONGEST_BACKOFF_S = 0.05, 2.0
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
+"""Between vain attempts."""
 _PATIENCE = 4
-"""Vain attempts on a full disk after which `flush` gives up waiting; the writer goes on trying."""
+"""Vain attempts on a full disk for which `flush` waits; the writer goes on trying."""
 
 
 class Writer:
@@ -51,7 +52,9 @@ class Writer:
         self._told = self._flushed = self._wanted = 0
         self._is_closing = False
         self._trouble: Trouble | None = None
-        self._vain_attempts = 0
+        self._vain_attempts = self._lost_told = 0
+        self._is_hurried = False
+        self._pause_s = _SHORTEST_PAUSE_S
         self._changed = threading.Condition()
         self._storing = Storing(trace, splitter)
         self._thread = threading.Thread(target=self._work, name="trace writer", daemon=True)
@@ -93,14 +96,16 @@ class Writer:
         self._tell(Told(next(self._tickets), size, ended=exchange, replayed=replayed))
 
     def flush(self, timeout_s: float = 30.0) -> None:
-        """Waits until all that was told is stored. StorageFullError or TraceError when it is not, or when some of it was lost."""
+        """Waits until all that was told is stored. StorageFullError or TraceError when it is not, or some was lost since the last flush."""
         with self._changed:
-            wanted, lost = self._told, self.lost
+            wanted, patience = self._told, self._vain_attempts + _PATIENCE
             self._wanted = max(self._wanted, wanted)
+            self._is_hurried = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._flushed >= wanted or self._is_hopeless() or not self._thread.is_alive(), timeout_s)
-            if self._flushed < wanted or self.lost > lost:
-                raise self._error()
+            self._changed.wait_for(lambda: self._flushed >= wanted or self._is_vain(patience), timeout_s)
+            untold, self._lost_told = self.lost - self._lost_told, self.lost
+            if self._flushed < wanted or untold:
+                raise self._error(untold)
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Stores what is left, ends the lease and the thread. Errors as `flush`, after all that could be done was done."""
@@ -140,13 +145,17 @@ class Writer:
         self._queue.append(Told(told.ticket, 0, began=told.began or told.ended, lost="the queue of the trace writer is full"))
         self._changed.notify_all()
 
-    def _is_hopeless(self) -> bool:
-        return self._trouble is not None and self._trouble.is_full and self._vain_attempts >= _PATIENCE
+    def _is_vain(self, patience: int) -> bool:
+        """Whether waiting longer helps nobody: the disk stays full, or the thread has ended."""
+        is_full = self._trouble is not None and self._trouble.is_full
+        return (is_full and self._vain_attempts >= patience) or not self._thread.is_alive()
 
-    def _error(self) -> PlayheadError:
+    def _error(self, lost: int) -> PlayheadError:
         if self._trouble is not None:
             return self._trouble.error()
-        return TraceError(f"{self.lost} exchanges could not be kept", hint="see what was said while recording")
+        if lost:
+            return TraceError(f"{lost} exchanges could not be kept", hint="see what was said while recording")
+        return TraceError("the trace could not be written in time", hint="look whether another program holds it, or the disk is slow")
 
     # ---- the thread ----
 
@@ -158,6 +167,8 @@ class Writer:
                 self._queue.clear()
                 seen = self._told
             self._storing.take(told)
+            if refused := sum(1 for each in told if each.lost):
+                self._say(f"{refused} exchanges could not be kept: the queue of the trace writer is full")
             young_s = time.monotonic() - (0 if all_of_it else self._interval_s)
             is_done = self._store(young_s)
             with self._changed:
@@ -174,8 +185,9 @@ class Writer:
             if self._trouble is None:
                 self._changed.wait_for(self._is_urgent, self._interval_s)
             else:
-                pause_s = min(_BACKOFF_S * 2 ** min(self._vain_attempts, 10), _LONGEST_BACKOFF_S)
-                self._changed.wait_for(lambda: self._is_closing, pause_s)
+                self._changed.wait_for(lambda: self._is_closing or self._is_hurried, self._pause_s)
+                self._pause_s = _SHORTEST_PAUSE_S if self._is_hurried else min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            self._is_hurried = False
             return not self._is_closing
 
     def _is_urgent(self) -> bool:
@@ -194,7 +206,10 @@ class Writer:
             self._waiting_bytes -= outcome.bytes_done
             self.lost += outcome.lost
             self._trouble = outcome.trouble
-            self._vain_attempts = self._vain_attempts + 1 if outcome.trouble else 0
+            if outcome.trouble:
+                self._vain_attempts += 1
+            else:
+                self._pause_s = _SHORTEST_PAUSE_S
             self._changed.notify_all()
         if outcome.trouble and (before is None or before.kind != outcome.trouble.kind):
             outcome.said.append(outcome.trouble.text)
