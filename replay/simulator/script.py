@@ -48,7 +48,7 @@ def talk(words: int, seed: str) -> str:
     """So many words, each a token, chosen by the seed."""
     rng = random.Random(seed)  # noqa: S311 - a script, not a secret
     known = _TALK.split()
-    return " ".join(rng.choice(known) for _ in range(words))
+    return " ".join(["the", *(rng.choice(known) for _ in range(words - 1))])
 
 
 def _forced(asked: Asked) -> CallTool | None:

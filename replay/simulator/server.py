@@ -15,6 +15,7 @@ from storage.errors import PlayheadError
 from tracer import tokens
 
 _BACKLOG = 512
+_LAST_PORT = 65535
 
 
 async def serve(settings: Settings, host: str, port: int, announce: Callable[[str], None]) -> None:
@@ -28,9 +29,16 @@ async def serve(settings: Settings, host: str, port: int, announce: Callable[[st
 
 async def serve_until(stop: asyncio.Event, settings: Settings, address: tuple[str, int], announce: Callable[[str], None]) -> None:
     """As `serve`, ended by an event; for use inside another program."""
-    listener = _listener(*address)
     service = Service(settings)
-    tokens.text_ids("ready")  # the vocabulary takes a moment to load: not at the cost of the first request
+    try:
+        with _listener(*address) as listener:
+            tokens.text_ids("ready")  # the vocabulary takes a moment to load: not at the cost of the first request
+            await _serve(stop, service, listener, announce)
+    finally:
+        service.truth.close()
+
+
+async def _serve(stop: asyncio.Event, service: Service, listener: socket.socket, announce: Callable[[str], None]) -> None:
     open_ones: set[Connection] = set()
     serials = itertools.count().__next__
     # One thread: prompts are counted in the order in which they came, and the loop stays free to send on time.
@@ -44,16 +52,17 @@ async def serve_until(stop: asyncio.Event, settings: Settings, address: tuple[st
         for connection in tuple(open_ones):
             connection.close()
         await asyncio.sleep(0)  # lets the connections note what was cut
-    service.truth.close()
 
 
 def _listener(host: str, port: int) -> socket.socket:
     if not _is_loopback(host):
         raise PlayheadError(f"the simulator listens on this machine only, not on {host}", hint="use --listen 127.0.0.1:PORT")
+    if port > _LAST_PORT:
+        raise PlayheadError(f"there is no port {port}", hint="choose one up to 65535, or 0 for any that is free")
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no such port"
+    except OSError as error:
+        reason = error.strerror or str(error)
         raise PlayheadError(f"cannot listen on {host}:{port}: {reason}", hint="choose another port with --listen, or 0 for any") from None
 
 

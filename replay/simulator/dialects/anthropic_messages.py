@@ -132,11 +132,6 @@ def _event(value: Json) -> Event:
     return Event(_data(value))
 
 
-def counted(tokens: int) -> bytes:
-    """The answer to a token count."""
-    return packed({"input_tokens": tokens})
-
-
 def refusal(status: int, reason: str, message: str) -> bytes:
     """An error in Anthropic's shape."""
     del status

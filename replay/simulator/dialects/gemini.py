@@ -138,11 +138,6 @@ def as_array(stream: list[Event]) -> list[Event]:
     return [Event((b",\r\n" if number else b"[") + data, at) for number, (data, at) in enumerate(documents)] + [Event(b"]")]
 
 
-def counted(tokens: int) -> bytes:
-    """The answer to a token count."""
-    return packed({"totalTokens": tokens})
-
-
 def refusal(status: int, reason: str, message: str) -> bytes:
     """An error in Gemini's shape."""
     return packed({"error": {"code": status, "message": message, "status": _STATUS[reason]}})
