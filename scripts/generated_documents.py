@@ -1,4 +1,4 @@
-"""Writes the references that are made from the code, or with --check says which are stale: docs/reference/cli.md and metrics.md."""
+"""Writes the references that are made from the code, or with --check says which are stale: the files of docs/reference/."""
 
 import pathlib
 import sys
@@ -7,6 +7,7 @@ import click
 
 from cli import main as command_line
 from replay import metrics
+from storage import documentation
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -39,7 +40,7 @@ def metrics_reference() -> str:
     return f"{before}{BEGIN}\n{metrics.reference()}{END}{after}"
 
 
-DOCUMENTS = (("cli.md", cli_reference), ("metrics.md", metrics_reference))
+DOCUMENTS = (("cli.md", cli_reference), ("metrics.md", metrics_reference), ("schema.md", documentation.markdown))
 
 
 def stale() -> list[str]:
