@@ -89,7 +89,8 @@ class _Brotli:
             return b""
         out = [self._inner.process(data, output_buffer_limit=_STEP_BYTES)]
         size = len(out[0])
-        while not self._inner.can_accept_more_data() and size <= limit:
+        # it says that it can accept more while a full piece is still waiting: only a short piece says that all came out
+        while len(out[-1]) >= _STEP_BYTES and size <= limit:
             out.append(self._inner.process(b"", output_buffer_limit=_STEP_BYTES))
             size += len(out[-1])
         return b"".join(out)
