@@ -13,13 +13,13 @@ import hashlib
 import json
 import pathlib
 import resource
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 
+import golden_server
 import httpx
 import orjson
 
@@ -33,71 +33,7 @@ from storage.trace import Trace
 from storage.writer import Writer
 from tracer import reading, wire
 
-TTFT_S, GAP_S, TOKENS, JITTER_S = 0.06, 0.004, 20, 0.02
 NS = time.monotonic_ns
-
-
-# ---- the server ----------------------------------------------------------------------------------------------------
-
-
-def events(number: int) -> list[bytes]:
-    """A role, twenty tokens, usage, the end; no two answers are alike."""
-    head = f'"id":"chatcmpl-{number}","object":"chat.completion.chunk","created":1,"model":"golden"'
-    deltas = ['{"role":"assistant","content":""}', *[f'{{"content":"tok{i} "}}' for i in range(TOKENS)]]
-    chunks = [f'{{{head},"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}' for delta in deltas]
-    chunks.append(f'{{{head},"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}]}}')
-    usage = f'{{"prompt_tokens":1000,"completion_tokens":{TOKENS},"prompt_tokens_details":{{"cached_tokens":0}}}}'
-    chunks.append(f'{{{head},"choices":[],"usage":{usage}}}')
-    return [f"data: {chunk}\n\n".encode() for chunk in (*chunks, "[DONE]")]
-
-
-class Golden(asyncio.Protocol):
-    """Serves requests one after the other on a connection and prints what it did of each."""
-
-    served = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport, self.buffer, self.came_ns = transport, bytearray(), 0
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def data_received(self, data: bytes) -> None:
-        if not self.buffer:
-            self.came_ns = NS()
-        self.buffer += data
-        head, found, _ = self.buffer.partition(b"\r\n\r\n")
-        length = next((int(line[15:]) for line in bytes(head).lower().split(b"\r\n") if line.startswith(b"content-length:")), 0)
-        if not found or len(self.buffer) < len(head) + 4 + length:
-            return
-        self.buffer.clear()
-        self.answer(Golden.served)
-        Golden.served += 1
-
-    def answer(self, number: int) -> None:
-        loop, said = asyncio.get_running_loop(), events(number)
-        row = {"sha256": hashlib.sha256(b"".join(said)).hexdigest(), "came_ns": self.came_ns}
-        self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + framed(said[0]))
-        first = loop.time() + TTFT_S + (number * 7919 % 17 - 8) / 8 * JITTER_S
-        for place, event in enumerate(said[1:]):
-            mark = {0: "first_ns", TOKENS - 1: "last_ns", len(said) - 2: "end"}.get(place)
-            loop.call_at(first + place * GAP_S, self.send, framed(event), row, mark)
-
-    def send(self, data: bytes, row: dict[str, object], mark: str | None) -> None:
-        if mark in ("first_ns", "last_ns"):
-            row[mark] = NS()
-        self.transport.write(data + (b"0\r\n\r\n" if mark == "end" else b""))
-        if mark == "end":
-            print(json.dumps(row), flush=True)
-
-
-def framed(event: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(event), event)
-
-
-async def serve() -> None:
-    server = await asyncio.get_running_loop().create_server(Golden, "127.0.0.1", 0, backlog=512)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.Event().wait()
 
 
 class Server:
@@ -105,8 +41,9 @@ class Server:
 
     def __init__(self) -> None:
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".jsonl")  # noqa: SIM115 - closed with the server
-        self.child = subprocess.Popen([sys.executable, __file__, "--serve"], stdout=self.log)
+        self.child = subprocess.Popen([sys.executable, golden_server.__file__], stdout=self.log)
         while not (lines := pathlib.Path(self.log.name).read_text().splitlines()):
+            assert self.child.poll() is None, "the golden server did not start"
             time.sleep(0.02)
         self.url = f"http://127.0.0.1:{lines[0]}"
 
@@ -235,7 +172,7 @@ def record(trace: Trace, lanes: list[list[bytes]]) -> None:
 
 
 def recorded(started_ns: int, stream: int, body: bytes) -> Exchange:
-    said = events(1_000_000 + stream)
+    said = golden_server.events(1_000_000 + stream)
     headers = (("content-type", "application/json"), ("user-agent", "opencode/1.18.33"), ("x-session-id", f"ses_{stream}"))
     return Exchange(
         started_ns=started_ns,
@@ -279,14 +216,10 @@ def timed(client: Callable[[str, list[list[bytes]]], Said | Awaitable[Said]], la
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    asked.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     asked.add_argument("--streams", type=int, nargs="+", default=[1, 16, 64])
     asked.add_argument("--turns", type=int, default=6)
     asked.add_argument("--body", type=int, default=200_000)
     options = asked.parse_args()
-    if options.serve:
-        asyncio.run(serve())
-        return
     print("| streams | client | TTFT error p50 / p99 ms | E2E error p50 / p99 ms | CPU ms a turn |\n|---|---|---|---|---|")
     for streams in options.streams:
         lanes = bodies(streams, options.turns, options.body)

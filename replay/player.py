@@ -7,6 +7,7 @@ session has ended, or until it is much or old: a session of hundreds of turns mu
 import asyncio
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from replay import edits, sender
@@ -93,10 +94,12 @@ class Player:
     def __init__(self, keeper: Keeper, edits: Edits, slots: list[sender.Lane]) -> None:
         self._keeper, self._edits, self.slots = keeper, edits, slots
         self._played: dict[LaneKey, list[Played]] = {}
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="beside the replay")
+        """One thread: the loop that stamps waits for the interpreter behind one other at most."""
 
     async def prepare(self, slot: int, lane: Lane, turn: ScheduledTurn) -> Prepared:
         """Loads the recorded request and edits it."""
-        return await asyncio.to_thread(self._prepare, slot, lane, turn)
+        return await asyncio.get_running_loop().run_in_executor(self._beside, self._prepare, slot, lane, turn)
 
     def _prepare(self, slot: int, lane: Lane, scheduled: ScheduledTurn) -> Prepared:
         turn, key = scheduled.turn, (lane.session, lane.copy)
@@ -134,10 +137,12 @@ class Player:
 
     async def lane_ended(self, lane: Lane) -> None:
         """Stores the session."""
-        await asyncio.to_thread(self._keeper.put, self._played.pop((lane.session, lane.copy), []))
+        played = self._played.pop((lane.session, lane.copy), [])
+        await asyncio.get_running_loop().run_in_executor(self._beside, self._keeper.put, played)
 
     def keep_the_rest(self) -> None:
         """Stores what sessions that were stopped had heard, and waits for it."""
+        self._beside.shutdown()
         for played in self._played.values():
             self._keeper.put(played)
         self._played.clear()

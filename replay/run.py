@@ -6,6 +6,7 @@ edited in a thread shortly before they are due, and what was heard is stored apa
 
 import asyncio
 import contextlib
+import gc
 import platform
 import secrets
 import signal
@@ -34,8 +35,8 @@ LEAD_NS = 100_000_000
 LEAD_EACH_NS = 4_000_000
 """From the start to the moment the first turns are due: so long for each session that begins at once, to prepare them."""
 
-SWITCH_INTERVAL_S = 0.0005
-"""How long a thread that loads or stores may keep the interpreter from the loop that stamps (the default is ten times that)."""
+SWITCH_INTERVAL_S = 0.0001
+"""How long a thread that loads or stores may keep the interpreter from the loop that stamps (the default is fifty times that)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ def replay(trace: Trace, plan: Plan, sources: Mapping[ExchangeId, ExchangeRow], 
     lanes = schedule.lanes(plan, schedule.pace(options.gaps, options.speed), options.copies)
     slots = [sender.Lane(options.edits.target) for _ in range(min(concurrency(plan, options), len(lanes)))]
     clock = Clock()
-    with asyncio.Runner() as runner, _quick_switching():
+    with asyncio.Runner() as runner, _undisturbed():
         runner.run(sender.warm(slots))
         run = runs.create(trace, target=options.edits.target, settings=settings(plan, options), started_ns=clock.now_ns())
         with contextlib.closing(Writer(trace, wire.split)) as writer:
@@ -113,12 +114,16 @@ def replay(trace: Trace, plan: Plan, sources: Mapping[ExchangeId, ExchangeRow], 
 
 
 @contextlib.contextmanager
-def _quick_switching() -> Iterator[None]:
+def _undisturbed() -> Iterator[None]:
+    """While inside, other threads give way quickly, and what is there already (plan, modules) is no work for the garbage collector."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.collect()
+    gc.freeze()
     try:
         yield
     finally:
+        gc.unfreeze()
         sys.setswitchinterval(before)
 
 
@@ -137,7 +142,7 @@ async def _play(lanes: tuple[Lane, ...], player: Player) -> bool:
         finally:
             for slot in player.slots:
                 slot.close()
-            await asyncio.get_running_loop().shutdown_default_executor()  # what a thread has begun to store is stored
+            await asyncio.sleep(0)
     return False
 
 
