@@ -51,10 +51,8 @@ def test_items_are_where_a_parser_finds_them(value: list[Any], style: dict[str, 
     found = items(text)
     assert found is not None
     assert [json.loads(text[start:end]) for start, end in found] == value
-    assert (
-        found == items(b"####" + text, (4, 4 + len(text)))
-        or [(a - 4, b - 4) for a, b in items(b"####" + text, (4, 4 + len(text))) or ()] == found
-    )
+    shifted = items(b"####" + text, (4, 4 + len(text)))
+    assert shifted == [(start + 4, end + 4) for start, end in found]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "\u00fc"]), VALUES), max_size=6), STYLES)
@@ -112,7 +110,7 @@ def test_lone_surrogates_are_read_at_their_places() -> None:
     assert found is not None
     assert [text[each.value : each.end] for each in found] == [rb'"\ud83d"', rb'["\udc00x",1]', rb'"\\ud800\ud83d\ude00"']
     assert found[2].key == "c😀"
-    assert items(text, (found[1].value, found[1].end)) == [(22, 31), (32, 33)]
+    assert items(text, (found[1].value, found[1].end)) == [(19, 28), (29, 30)]
     assert len(mend(text)) == len(text)
     assert json.loads(mend(text)) == {"a": "\ufffd", "b": ["\ufffdx", 1], "c😀": "\\ud800😀"}
 

@@ -19,8 +19,8 @@ def told(events: list[ServerEvent]) -> list[tuple[str, bytes]]:
 
 
 STREAM = (
-    '\ufeff: a comment\nevent: première\ndata: {"a":\ndata: "ü"}\nid: 7\n\nretry: 250\ndata\n\nevent: gone\n\ndata:two\n\n: end\n'.encode()
-)
+    '\ufeff: a comment\nevent: première\ndata: {"a":\ndata: "ü"}\nid: 7\n\nretry: 250\ndata\n\nevent: gone\n\ndata:two\n\n: end\n'
+).encode()
 EVENTS = [("première", '{"a":\n"ü"}'.encode()), ("", b""), ("", b"two")]
 
 
@@ -63,9 +63,10 @@ def test_the_end_of_the_stream_completes_what_is_open() -> None:
     assert parse(b"event: x") == []
 
 
-@given(
-    st.lists(st.binary(max_size=20) | st.sampled_from([b"data: x\n", b"\r", b"\n", b"\r\n", b"event: y\r\n", b"id: \x00", b"\xef\xbb\xbf"]))
-)
+LINES = st.sampled_from([b"data: x\n", b"\r", b"\n", b"\r\n", b"event: y\r\n", b"id: \x00", b"\xef\xbb\xbf"])
+
+
+@given(st.lists(st.binary(max_size=20) | LINES))
 def test_no_bytes_raise_and_no_split_matters(reads: list[bytes]) -> None:
     """The events of the pieces are those of the whole."""
     assert told(parse(*reads)) == told(parse(b"".join(reads)))
