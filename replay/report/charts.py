@@ -15,6 +15,14 @@ HEIGHT = 190
 COLUMNS = 240
 """More turns than this are shown as means of neighbours."""
 POINTS = 3000
+_NAMED = (
+    (0.1, 1.0, 10.0),
+    (0.25, 0.5, 1.0, 2.0, 4.0),
+    (0.5, 0.75, 1.0, 1.5, 2.0),
+    (0.8, 0.9, 1.0, 1.1, 1.25),
+    (0.9, 0.95, 1.0, 1.05, 1.1),
+)
+"""Ticks of a ratio's axis, widest first."""
 KINDS = ("prompt_tokens", "ideal", "predicted", "reported")
 
 
@@ -35,16 +43,16 @@ def reuse(rows: Sequence[Facts]) -> Facts | None:
         "height": HEIGHT,
         "together": together,
         "ticks": [(_down(axis, at), at) for at in axis.ticks],
-        "turns": [(round((n + 0.5) * wide, 3), n * together + 1) for n in _marked(len(groups))],
+        "turns": [(round(100 * (number - 0.5) / len(counted), 3), number) for number in _marked(len(counted))],
         "columns": [_column(group, axis, (n * wide, wide)) for n, group in enumerate(groups)],
         "shows": {kind: any(group[kind] is not None for group in groups) for kind in KINDS},
     }
 
 
 def _marked(count: int, most: int = 8) -> list[int]:
-    """Which columns are named below the axis."""
-    step = max(1, int(scale(count, most).step))
-    return [0, *range(step - 1, count, step)] if step > 1 else list(range(count))
+    """Which turns are named below the axis: the first and round numbers."""
+    step = max(1, round(scale(count, most).step))
+    return list(range(1, count + 1)) if step == 1 else [1, *range(step, count + 1, step)]
 
 
 def _mean(rows: Sequence[Facts]) -> Facts:
@@ -86,7 +94,7 @@ def forest(verdicts: Sequence[Facts], margin: float) -> Facts | None:
     if not known:
         return None
     widest = max(abs(log(end)) for verdict in known for end in verdict["ci"])
-    reach = min(max(1.1 * widest, 3 * log(1 + margin)), log(8))
+    reach = max(1.1 * widest, 3 * log(1 + margin))
 
     def percent(value: float) -> float:
         return round(min(100.0, max(0.0, 50 + 50 * log(value) / reach)), 3)
@@ -105,7 +113,7 @@ def _mark(verdict: Facts, percent: Any) -> Facts:
 
 def _ratios(reach: float) -> list[float]:
     """Ratios worth naming inside the axis."""
-    for named in ((0.25, 0.5, 1.0, 2.0, 4.0), (0.5, 0.75, 1.0, 1.5, 2.0), (0.8, 0.9, 1.0, 1.1, 1.25), (0.9, 0.95, 1.0, 1.05, 1.1)):
+    for named in _NAMED:
         inside = [at for at in named if abs(log(at)) <= reach * 0.95]
         if len(inside) >= 3:
             return inside

@@ -77,13 +77,13 @@ def facts(subjects: Sequence[Subject], *, trace: str, made_ns: int, compared: Co
 def _title(subjects: Sequence[Subject]) -> str:
     runs = [subject.id for subject in subjects if subject.kind == "run"]
     if len(runs) == 2 and len(subjects) == 2:
-        return f"{runs[0]} against {runs[1]}"
+        return f"{runs[1]} against {runs[0]}"
     names = [subject.id for subject in subjects]
     return names[0] if len(names) == 1 else f"{len(names)} subjects"
 
 
 def _moment(unix_ns: int) -> str:
-    return datetime.fromtimestamp(unix_ns / 1e9, UTC).isoformat(timespec="seconds")
+    return datetime.fromtimestamp(unix_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _definitions() -> list[tuple[str, str, str]]:

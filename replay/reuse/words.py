@@ -25,21 +25,21 @@ def _ideal(totals: Totals) -> str:
     if totals.ideal_share is None:
         return f"Of {totals.prompt_tokens or 0:,} prompt tokens nobody can say how many could be reused: the bodies were not understood"
     whole = f"Of {totals.prompt_tokens:,} prompt tokens in {totals.turns:,} turns"
-    return f"{whole}, {totals.ideal_share:.1%} could be reused by a cache without limits"
+    return f"{whole}, {_percent(totals.ideal_share)} could be reused by a cache without limits"
 
 
 def _predicted(ledger: Ledger) -> str:
     if ledger.rule is None or ledger.totals.predicted_share is None:
         return ""
-    return f", {ledger.totals.predicted_share:.1%} under the rules of {rule_name(ledger.rule)}"
+    return f", {_percent(ledger.totals.predicted_share)} under the rules of {rule_name(ledger.rule)}"
 
 
 def _reported(totals: Totals) -> str:
     if totals.reported_share is None:
         return "; the server reported nothing"
     coverage = totals.reported_coverage or 0
-    where = "" if coverage == 1 else f" in the {coverage:.1%} of turns where it said so"
-    return f"; the server reported {totals.reported_share:.1%}{where}"
+    where = "" if coverage == 1 else f" in the {_percent(coverage)} of turns where it said so"
+    return f"; the server reported {_percent(totals.reported_share)}{where}"
 
 
 def _excess(ledger: Ledger) -> str:
@@ -53,6 +53,10 @@ def _excess(ledger: Ledger) -> str:
 def _estimated(totals: Totals) -> str:
     some = "All" if totals.estimated_turns == totals.turns else f"{totals.estimated_turns:,} of {totals.turns:,}"
     return f"{some} turns were divided by {TOKENIZER} and scaled to the server's usage: shares hold within a point."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def rule_name(rule: Rule) -> str:

@@ -44,7 +44,7 @@ class Thread:
 
     def __init__(self) -> None:
         self._names: dict[tuple[object, ...], int] = {}
-        self._ids: "list[Ids]" = []
+        self._ids: list[Ids] = []
         self._groups: list[str] = []
         self.counted: list[Counted] = []
 

@@ -1,0 +1,87 @@
+"""`playhead report`: sessions and runs as a document."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli import console, options
+
+if TYPE_CHECKING:
+    from replay.report.collecting import Asked
+
+FORMATS = {"html": "html", "text": "terminal", "markdown": "markdown", "json": "json", "csv": "csv"}
+"""The formats, and the module of `replay.report` that makes each."""
+
+SUFFIXES = {".txt": "text", ".md": "markdown", ".json": "json", ".csv": "csv"}
+"""What a file's name says; any other is HTML."""
+
+
+@click.command()
+@click.argument("which", nargs=-1, metavar="[RUN|SESSION]...")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write there; the format by its name."
+)
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), help="[by FILE's name, else text]")
+@click.option("--rules", metavar="NAME", help="Also predict reuse under the rules of an engine: vllm, llama_cpp.")
+@click.option("--block", type=click.IntRange(min=1), metavar="TOKENS", help="Block size of the rules.")
+@options.trace_option
+@options.json_option
+def report(trace: str | None, as_json: bool, which: tuple[str, ...], output: Path | None, form: str | None, **how: Any) -> None:
+    """Report on RUNs and SESSIONs: time, prefix reuse, latency, every turn.
+
+    Two runs are held against each other, the second against the first. Without RUN or SESSION: everything recorded.
+    An HTML report is one file that fetches nothing.
+    """
+    import importlib
+    import time
+
+    from replay.report.collecting import collect
+    from tracer import reading
+
+    chosen = form or _by_name(output) or ("json" if as_json else "text")
+    with options.open_trace(trace) as opened:
+        reading.catch_up(opened)
+        facts = collect(opened, _asked(opened, which, **how), made_ns=time.time_ns())
+    _write(importlib.import_module(f"replay.report.{FORMATS[chosen]}").render(facts), output)
+
+
+def _by_name(output: Path | None) -> str | None:
+    """The format that a file's name asks for."""
+    if output is None:
+        return None
+    return {".html": "html", ".htm": "html", ".txt": "text", ".md": "markdown", ".json": "json", ".csv": "csv"}.get(
+        output.suffix.lower(), "html"
+    )
+
+
+def _asked(trace: Any, which: tuple[str, ...], rules: str | None, block: int | None) -> "Asked":
+    from replay.report.collecting import Asked
+    from replay.reuse.rules import rule
+    from storage import ids
+    from storage.records import RunId
+
+    if rules is None and block is not None:
+        raise click.UsageError("--block belongs to --rules: say which rules, e.g. --rules vllm")
+    found = [ids.parse(trace, text, "rs") for text in which]
+    return Asked(
+        sessions=[number for kind, number in found if kind == "s"],
+        runs=[RunId(number) for kind, number in found if kind == "r"],
+        rule=None if rules is None else rule(rules, block=block),
+    )
+
+
+def _write(text: str, output: Path | None) -> None:
+    """To the file, readable by its owner alone since it shows what was recorded; or to stdout."""
+    from storage.errors import PlayheadError
+
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.write_text("", encoding="utf-8")
+        output.chmod(0o600)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PlayheadError(f"the report cannot be written to {output}: {error.strerror}", hint="give another file with -o") from error
+    console.say(f"wrote {output}")
