@@ -175,6 +175,10 @@ class Recorder:
         """Exchanges in flight."""
         return len(self._streams)
 
+    def tell(self, text: str) -> None:
+        """Says that something may have gone unrecorded."""
+        self._on_trouble(self._redaction.text(text))
+
     def interrupt(self) -> None:
         """Ends every exchange in flight as interrupted by the recorder."""
         at_ns = monotonic_ns()
@@ -234,7 +238,7 @@ class Recorder:
             self._trouble(wrong)
 
     def _trouble(self, wrong: BaseException) -> None:
-        self._on_trouble(self._redaction.text(f"{type(wrong).__name__}: {wrong}"))
+        self.tell(f"{type(wrong).__name__}: {wrong}")
 
 
 def failure_kind(flow: http.HTTPFlow, *, has_head: bool) -> FailureKind:
