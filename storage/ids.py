@@ -66,7 +66,9 @@ def _by_name(connection: sa.Connection, typed: str) -> tuple[str, int] | None:
     exact = sa.or_(sessions.c.name == typed, sessions.c.key == typed)
     found = connection.scalars(sa.select(sessions.c.id).where(exact).order_by(sessions.c.id)).all()
     if not found and typed:
-        found = connection.scalars(sa.select(sessions.c.id).where(sessions.c.key.startswith(typed, autoescape=True)).limit(6)).all()
+        found = connection.scalars(
+            sa.select(sessions.c.id).where(sessions.c.key.startswith(typed, autoescape=True)).order_by(sessions.c.id).limit(6)
+        ).all()
     if len(found) > 1:
         near = ", ".join(text("s", number) for number in found)
         raise NotFoundError(f"{typed!r} could be any of several sessions", hint=f"say which: {near}")

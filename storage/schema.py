@@ -1,4 +1,4 @@
-"""The tables of a trace, with the words that document them. What they mean together is in docs/reference/schema.md (`markdown`).
+"""The tables of a trace, with the words that document them: `storage.documentation` makes docs/reference/schema.md of these.
 
 Times are integers: Unix-epoch ns where the name begins with `started`, `heartbeat`, `ready` or `made`, else ns since the exchange's start.
 """

@@ -49,7 +49,7 @@ _OVERVIEW = View(
 
 _LATENCY = View(
     "turn_latency",
-    "One row a call, recorded or replayed. Figures are NULL unless the exchange is complete with a status below 400.",
+    "One row a call, recorded or replayed (in the place of what it repeats). Figures are NULL unless complete with a status below 400.",
     (
         ("exchange", "id"),
         ("run", "NULL: recorded"),
@@ -71,7 +71,8 @@ _LATENCY = View(
         ("output_tokens", "from the server's usage"),
     ),
     """
-    SELECT e.id AS exchange, r.run_id AS run, c.session_id AS session, c.thread_id AS thread, c.number AS number, c.kind AS kind,
+    SELECT e.id AS exchange, r.run_id AS run, COALESCE(p.session_id, c.session_id) AS session,
+           COALESCE(p.thread_id, c.thread_id) AS thread, COALESCE(p.number, c.number) AS number, COALESCE(p.kind, c.kind) AS kind,
            c.dialect AS dialect, c.model AS model, c.state AS state, e.status AS status,
            (e.started_ns - r.ready_ns) / 1e6 AS lag_ms,
            CASE WHEN c.state = 'complete' AND e.status < 400 THEN c.first_byte_ns / 1e6 END AS ttfb_ms,
@@ -83,6 +84,7 @@ _LATENCY = View(
                 THEN (c.last_content_ns - c.first_content_ns) / 1e6 / (c.output_tokens - 1) END AS itl_ms,
            c.output_tokens AS output_tokens
     FROM calls AS c JOIN exchanges AS e ON e.id = c.exchange_id LEFT JOIN replayed AS r ON r.exchange_id = e.id
+    LEFT JOIN calls AS p ON p.exchange_id = r.source_exchange_id
     WHERE c.dialect IS NOT NULL
     ORDER BY e.started_ns, exchange
     """,
@@ -106,13 +108,15 @@ _REUSE = View(
         ("broken_tokens", "of the thread's previous prompt, no longer shared, as the ledger counts"),
     ),
     """
-    SELECT e.id AS exchange, r.run_id AS run, c.session_id AS session, c.thread_id AS thread, c.number AS number, c.model AS model,
+    SELECT e.id AS exchange, r.run_id AS run, COALESCE(p.session_id, c.session_id) AS session,
+           COALESCE(p.thread_id, c.thread_id) AS thread, COALESCE(p.number, c.number) AS number, c.model AS model,
            n.depth AS elements, c.prompt_tokens AS prompt_tokens, c.cached_tokens AS cached_tokens,
            i.prompt_tokens AS ledger_prompt_tokens, i.ideal_tokens AS ideal_tokens, i.broken_tokens AS broken_tokens
     FROM calls AS c JOIN exchanges AS e ON e.id = c.exchange_id
     LEFT JOIN bodies AS b ON b.id = COALESCE(e.request_decoded_body_id, e.request_body_id)
     LEFT JOIN nodes AS n ON n.id = b.leaf_id
     LEFT JOIN ideal AS i ON i.exchange_id = e.id LEFT JOIN replayed AS r ON r.exchange_id = e.id
+    LEFT JOIN calls AS p ON p.exchange_id = r.source_exchange_id
     WHERE c.dialect IS NOT NULL
     ORDER BY e.started_ns, exchange
     """,

@@ -1,0 +1,56 @@
+"""Where calls were placed, read back: what identity goes on from when new exchanges come."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from storage.records import ExchangeId, Placement
+from storage.schema import calls, exchanges, sessions, threads
+from storage.trace import Trace
+
+_parent = threads.alias("parent")
+_PLACED = (
+    sa.select(
+        calls,
+        sessions.c.key.label("session_key"),
+        sessions.c.client,
+        threads.c.key.label("thread_key"),
+        threads.c.agent,
+        threads.c.parent_exchange_id,
+        _parent.c.key.label("parent_thread_key"),
+    )
+    .select_from(
+        calls.join(exchanges, exchanges.c.id == calls.c.exchange_id)
+        .join(sessions, sessions.c.id == calls.c.session_id)
+        .join(threads, threads.c.id == calls.c.thread_id)
+        .outerjoin(_parent, _parent.c.id == threads.c.parent_thread_id)
+    )
+    .order_by(exchanges.c.started_ns, exchanges.c.id)
+)
+
+
+def placements(trace: Trace) -> Iterator[Placement]:
+    """All placements in order of start, as they were saved."""
+    with trace.engine.connect() as connection:
+        for row in connection.execute(_PLACED):
+            yield _placement(row)
+
+
+def _placement(row: sa.Row[Any]) -> Placement:
+    return Placement(
+        exchange_id=ExchangeId(row.exchange_id),
+        session_key=row.session_key,
+        thread_key=row.thread_key,
+        number=row.number,
+        kind=row.kind,
+        client=row.client,
+        agent=row.agent,
+        parent_thread_key=row.parent_thread_key,
+        parent_exchange_id=row.parent_exchange_id,
+        after=tuple(ExchangeId(int(number)) for number in row.after.split(",")) if row.after else (),
+        gap_ns=row.gap_ns,
+        retry_of=row.retry_of,
+        source=row.source,
+        confidence=row.confidence,
+    )
