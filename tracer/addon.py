@@ -5,7 +5,7 @@ goes on and the failure is told (`on_trouble`). It does not know dialects, sessi
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
@@ -94,11 +94,10 @@ class Stream:
 class Recorder:
     """The mitmproxy addon. `routes` by the listener's port; `handler_of` finds the connection handler behind a client."""
 
-    def __init__(self, sink: Sink, redaction: Redaction, *, on_trouble: Callable[[str], None], client_command: str | None = None) -> None:
+    def __init__(self, sink: Sink, redaction: Redaction, *, on_trouble: Callable[[str], None]) -> None:
         self.routes: Mapping[int, Route] = {}
         self.handler_of: Callable[[Client], server.ConnectionHandler | None] = lambda _: None
-        self.client_pid: int | None = None
-        self._command = client_command
+        self._client: tuple[int, str] | None = None
         self._sink = sink
         self._redaction = redaction
         self._on_trouble = on_trouble
@@ -170,6 +169,10 @@ class Recorder:
 
     # ---- for the program around ----
 
+    def client(self, pid: int, command: Sequence[str]) -> None:
+        """All traffic from now on is this command's."""
+        self._client = (pid, self._redaction.command(command))
+
     @property
     def open_exchanges(self) -> int:
         """Exchanges in flight."""
@@ -208,8 +211,8 @@ class Recorder:
         return Origin(
             listener=route.listener if route else None,
             connection=flow.client_conn.id,
-            client_pid=self.client_pid,
-            client_command=self._command,
+            client_pid=self._client[0] if self._client else None,
+            client_command=self._client[1] if self._client else None,
             label=self._redaction.text(label) if label else None,
         )
 

@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 import tempfile
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,32 +51,24 @@ class Settings:
     drain_s: float = DRAIN_S
 
 
-async def serve(recorder: Recorder, settings: Settings, *, on_ready: Callable[[tuple[Listener, ...]], None], stop: asyncio.Event) -> None:
-    """Listens, calls `on_ready`, records until `stop` is set, then ends in order: no new clients, drain, interrupt the rest, shut down.
+async def serve[T](recorder: Recorder, settings: Settings, work: Callable[[tuple[Listener, ...]], Awaitable[T]]) -> T:
+    """Records while `work(listeners)` runs, then ends in order: no new clients, drain, interrupt the rest, shut down.
 
-    Raises PlayheadError when a port is taken or an address cannot be listened on.
+    Gives what `work` gave. Raises PlayheadError when a port is taken or an address cannot be listened on.
     """
-    problem: PlayheadError | None = None
-    undo = guards.install()
-    log = _follow_log(recorder)
+    undone = [_follow_log(recorder), guards.install()]
+    ready = _Ready()
+    master, proxyserver = _master(recorder, settings, ready)
+    running = asyncio.ensure_future(master.run())  # kept until the end; a group would wrap what `work` raises
     try:
-        async with asyncio.TaskGroup() as group:
-            ready = _Ready()
-            master, proxyserver = _master(recorder, settings, ready)
-            group.create_task(master.run())
-            await ready.event.wait()
-            try:
-                on_ready(_listeners(recorder, settings, proxyserver))
-                await stop.wait()
-            except PlayheadError as wrong:
-                problem = wrong
-            await _wind_down(recorder, proxyserver, settings.drain_s)
-            master.shutdown()  # type: ignore[no-untyped-call]
+        await ready.event.wait()
+        return await work(_listeners(recorder, settings, proxyserver))
     finally:
-        log()
-        undo()
-    if problem:
-        raise problem
+        await _wind_down(recorder, proxyserver, settings.drain_s)
+        master.shutdown()  # type: ignore[no-untyped-call]
+        await running
+        for undo in reversed(undone):
+            undo()
 
 
 class _Ready:
