@@ -3,7 +3,7 @@
 It does not know what is reused, nor any rule.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import batched
 
@@ -49,17 +49,18 @@ class Prompts:
         """What that element is: tool, system, message or item."""
         return self._groups[name]
 
-    def counted(self, rows: Sequence[ExchangeRow]) -> list[Counted]:
-        """The rows with their prompts, in order of start."""
+    def counted(self, rows: Sequence[ExchangeRow], *, salted: bool = False) -> list[Counted]:
+        """The rows with their prompts, in order of start. `salted`: each copy of each session has a cache of its own."""
         ordered = sorted(rows, key=lambda row: (row.started_ns, row.id))
-        return [one for some in batched(ordered, _BATCH) for one in self._batch(some)]
+        space = _salted_space if salted else _space
+        return [one for some in batched(ordered, _BATCH) for one in self._batch(some, space)]
 
-    def _batch(self, rows: Sequence[ExchangeRow]) -> Iterator[Counted]:
+    def _batch(self, rows: Sequence[ExchangeRow], space: Callable[[ExchangeRow], str]) -> Iterator[Counted]:
         nodes = dict(elements.paths(self._trace, [row.id for row in rows]))
         paths = {row.id: _named(nodes[row.id], _dialect_number(row)) for row in rows}
         self._fetch({name for path in paths.values() for name in path if name not in self._ids})
         for row in rows:
-            yield Counted(row, self._prompt(row, paths[row.id]))
+            yield Counted(row, self._prompt(row, paths[row.id], space(row)))
 
     def _fetch(self, names: set[int]) -> None:
         """Groups and ids of names not met before."""
@@ -73,13 +74,13 @@ class Prompts:
         for name, key in keys.items():
             self._groups[name], self._ids[name] = key[1], self._by_element[key]
 
-    def _prompt(self, row: ExchangeRow, path: tuple[int, ...]) -> Prompt | None:
+    def _prompt(self, row: ExchangeRow, path: tuple[int, ...], space: str) -> Prompt | None:
         if not path:
             return None
         estimate = self._depth(path)
         return Prompt(
             exchange=row.id,
-            space=row.model or "",
+            space=space,
             start_ns=row.started_ns,
             ready_ns=_ready_ns(row),
             end_ns=row.started_ns + (row.ended_ns or 0),
@@ -98,6 +99,14 @@ class Prompts:
             depth += len(self._ids[name])
             self._depths[name] = depth
         return depth
+
+
+def _space(row: ExchangeRow) -> str:
+    return row.model or ""
+
+
+def _salted_space(row: ExchangeRow) -> str:
+    return f"{row.model or ''}\0{row.session}\0{row.copy}"
 
 
 def _dialect_number(row: ExchangeRow) -> int:

@@ -7,11 +7,12 @@ in the order in which it was really sent.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from replay.edits import SALT_FIELDS
 from replay.reuse.ledger import VERSION, Ledger, Names, Row, account, totals
 from replay.reuse.prompts import Prompts, fills_a_cache, with_replies
 from replay.reuse.rules import Rule
-from storage import exchanges, reuse_rows
-from storage.records import ExchangeId, ExchangeRow, RunId
+from storage import exchanges, reuse_rows, runs
+from storage.records import ExchangeId, ExchangeRow, Run, RunId
 from storage.reuse_rows import IdealRow
 from storage.trace import Trace
 
@@ -35,18 +36,25 @@ def ledger_of(trace: Trace, asked: Asked) -> Ledger:
         keep(trace, recorded)
         rows += [row for row in recorded.rows if not asked.sessions or row.session in asked.sessions]
     for run in asked.runs:
-        rows += of_rows(trace, exchanges.listing(trace, runs=[run]), asked).rows
+        rows += of_rows(trace, exchanges.listing(trace, runs=[run]), asked, salted=is_salted(runs.load(trace, run))).rows
     return Ledger(rows=tuple(rows), totals=totals(rows), rule=asked.rule)
 
 
-def of_rows(trace: Trace, rows: Sequence[ExchangeRow], asked: Asked) -> Ledger:
-    """The ledger of exchanges that one server was sent.
+def is_salted(run: Run) -> bool:
+    """Whether a run kept the cache of each copy of each session apart by a salt in the body."""
+    edits = run.settings.get("edits", ())
+    named = any(edit.get("edit") == "set" and edit.get("field") in SALT_FIELDS for edit in edits)
+    return named and run.settings.get("policy", {}).get("cache") == "cold"
+
+
+def of_rows(trace: Trace, rows: Sequence[ExchangeRow], asked: Asked, *, salted: bool = False) -> Ledger:
+    """The ledger of exchanges that one server was sent. `salted`: sessions and their copies shared no cache.
 
     Answers are read only where they matter: under rules that keep generated tokens, where it is asked for, and where a server reports more
     than earlier prompts can explain.
     """
     prompts = Prompts(trace)
-    counted = prompts.counted([row for row in rows if fills_a_cache(row)])
+    counted = prompts.counted([row for row in rows if fills_a_cache(row)], salted=salted)
     names = Names(prompts.ids_of, prompts.group_of)
     if not (asked.generated or asked.rule):
         plain = account(counted, names, None, generated=False)
