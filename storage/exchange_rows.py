@@ -10,7 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from storage import journal, leases
-from storage.records import ExchangeRow, Marks, RunId, State, Usage
+from storage.errors import NotFoundError
+from storage.records import ExchangeId, ExchangeRow, Marks, RunId, State, Usage
 from storage.schema import calls, exchanges, replayed, threads
 from storage.trace import Trace
 
@@ -60,6 +61,23 @@ def listing(trace: Trace, *, sessions: Sequence[int] = (), runs: Sequence[RunId]
     if sessions or runs:
         of_sessions = sa.and_(calls.c.session_id.in_(sessions), replayed.c.run_id.is_(None))
         query = query.where(sa.or_(of_sessions, replayed.c.run_id.in_(runs)))
+    return _rows(trace, query)
+
+
+def of_thread(trace: Trace, thread: int) -> list[ExchangeRow]:
+    """The recorded exchanges of one thread, in order of start."""
+    return _rows(trace, _RECORDED.where(calls.c.thread_id == thread))
+
+
+def of_exchange(trace: Trace, exchange_id: ExchangeId) -> ExchangeRow:
+    """The row of one exchange, recorded or replayed; NotFoundError."""
+    found = _rows(trace, _ALL.where(exchanges.c.id == exchange_id))
+    if not found:
+        raise NotFoundError(f"there is no exchange e{exchange_id} in this trace", hint="list them: playhead exchanges")
+    return found[0]
+
+
+def _rows(trace: Trace, query: sa.Select[Any]) -> list[ExchangeRow]:
     with trace.engine.connect() as connection, _no_collections():
         return [_row(row) if row[_ENDED] is not None else _open_row(connection, row) for row in _fetch(connection, query)]
 
