@@ -128,7 +128,7 @@ def measure(path: Path, session: Session, turns: int) -> None:
         writer = Writer(trace, wire.split)
         for exchange in session.exchanges(turns):
             assert exchange.response
-            hashes.append(hashlib.sha256(exchange.request.body + exchange.response.body).digest())
+            hashes.append(_digest(exchange))
             size += len(exchange.request.body)
             answers += len(exchange.response.body)
             before = time.process_time()
@@ -150,13 +150,15 @@ def _read_back(path: Path, hashes: list[bytes]) -> None:
         print(f"verified: {time.process_time() - before:.2f} s of CPU, {found.problem_count} problems")
         before = time.process_time()
         ids = [ExchangeId(number) for number in range(1, len(hashes) + 1)]
-        back = [
-            hashlib.sha256(each.request.body + (each.response.body if each.response else b"")).digest()
-            for each in exchanges.load_many(trace, ids)
-        ]
-        print(
-            f"read back: {time.process_time() - before:.2f} s of CPU, {sum(a == b for a, b in zip(hashes, back, strict=True))} of {len(hashes)} equal"
-        )
+        back = [_digest(each) for each in exchanges.load_many(trace, ids)]
+        equal = sum(a == b for a, b in zip(hashes, back, strict=True))
+        print(f"read back: {time.process_time() - before:.2f} s of CPU, {equal} of {len(hashes)} equal")
+
+
+def _digest(exchange: Exchange) -> bytes:
+    """Of both bodies."""
+    assert exchange.response
+    return hashlib.sha256(exchange.request.body + exchange.response.body).digest()
 
 
 if __name__ == "__main__":
