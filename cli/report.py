@@ -31,7 +31,7 @@ def report(trace: str | None, as_json: bool, which: tuple[str, ...], output: Pat
     """Report on RUNs and SESSIONs: time, prefix reuse, latency, every turn.
 
     Two runs are held against each other, the second against the first. Without RUN or SESSION: everything recorded.
-    An HTML report is one file that fetches nothing.
+    `latest` is the latest session. An HTML report is one file that fetches nothing.
     """
     import importlib
     import time
