@@ -19,6 +19,8 @@ PROGRAM = 'for name in ("recorder", "replay"):\n    print(f"hello from the {name
 _DRAFT = PROGRAM.replace('"recorder", "replay"', '"recorder",')
 DONE = f"I wrote {FILE}, ran it and read it back: it prints two greetings. The task is done."
 
+_SIDE_CALLS = (("ommit message", "feat: greet from the recorder and the replay"), ("itle generator", "A program that greets"))
+"""What the rules of a call without tools speak of (first letters vary), and a short answer that fits."""
 _MINI_SWE_END = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 _MINI_SWE_BLOCK = "mswea_bash_command"
 _FOLDER = re.compile(r"(?:[Ww]orking (?:in the )?[Dd]irectory|[Ww]orkspace [Dd]irectories|<cwd>)[^/\n]{0,24}\n?[^/\n]{0,12}(/[^\s<`'\"*]+)")
@@ -97,8 +99,11 @@ def _path(asked: Asked) -> str:
 
 
 def _by_text(asked: Asked) -> tuple[Step, ...]:
-    """Agents without tools, that act on blocks of text: aider's edit formats, mini-swe-agent's command blocks."""
+    """Side calls by their rules; then agents without tools, that act on blocks of text: aider's edit formats, mini-swe-agent's commands."""
     rules = "\n".join(asked.system)
+    for asked_for, said in _SIDE_CALLS:
+        if asked_for in rules:
+            return (Say(said),)
     if "SEARCH/REPLACE" in rules:
         return _edit(sum(f"{FILE}\n" in reply and "REPLACE" in reply for reply in asked.replies))
     if "file listing" in rules:

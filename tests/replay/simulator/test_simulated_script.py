@@ -140,6 +140,14 @@ def test_aiders_edit_formats() -> None:
     assert whole == Say(f"greeting.py\n```\n{script.PROGRAM}```\n")
 
 
+def test_side_calls_get_short_answers() -> None:
+    """Commit messages and titles, told by their rules."""
+    assert steps(Asked(model="m", system=("Write a one-line Git commit message",))) == (
+        Say("feat: greet from the recorder and the replay"),
+    )
+    assert steps(Asked(model="m", system=("You are a title generator.",))) == (Say("A program that greets"),)
+
+
 @pytest.mark.parametrize(
     "told",
     ["Working directory: /w/r", "Primary working directory: /w/r\nx", "<cwd>/w/r</cwd>", "I'm currently working in the directory: /w/r",

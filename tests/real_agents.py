@@ -1,0 +1,118 @@
+"""Real agents as the end-to-end tests start them: where they come from, how they run without a terminal, what they must do.
+
+Each gets a folder of its own as HOME, a dummy key, and one task; the simulated model then has it write, run and read a small program.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import agent_installs
+
+KEY = "sk-dummy-0123456789abcdef0123456789abcdef"
+"""Must not be found in any trace."""
+TASK = "Write a small program and run it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One agent. `client`: as `sessions` names it; `calls`: the kinds of its calls in order of start."""
+
+    client: str
+    version: str
+    install: Callable[[], Path]
+    arguments: tuple[str, ...]
+    calls: tuple[str, ...]
+    variables: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """Put into HOME before it starts."""
+    node: int | None = None
+    """The least major version of node that it runs on, where the machine's may be older."""
+
+    def environment(self, home: Path) -> dict[str, str]:
+        """All that it is given: no variable of the tests' own reaches it."""
+        newer = None if self.node is None else agent_installs.node(self.node)
+        path = os.pathsep.join(part for part in (newer, os.environ["PATH"]) if part)
+        return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", **self.variables}
+
+
+TURNS = ("turn",) * 5
+
+CLAUDE_CODE = Agent(
+    client="claude-code",
+    version="2.1.332",
+    install=lambda: agent_installs.npm_package("claude-code", "@anthropic-ai/claude-code@2.1.332", "claude"),
+    arguments=("-p", TASK, "--dangerously-skip-permissions", "--model", "claude-sonnet-4-5"),
+    # IS_SANDBOX: as root it refuses to skip permissions anywhere else.
+    variables={"ANTHROPIC_API_KEY": KEY, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1"},
+    calls=TURNS,
+)
+CODEX = Agent(
+    client="codex",
+    version="0.171.0",
+    install=lambda: agent_installs.npm_package("codex", "@openai/codex@0.171.0", "codex"),
+    arguments=("exec", "--dangerously-bypass-approvals-and-sandbox", TASK),
+    variables={"OPENAI_API_KEY": KEY},
+    calls=TURNS,
+)
+OPENCODE = Agent(
+    client="opencode",
+    version="1.18.33",
+    install=lambda: agent_installs.npm_package("opencode", "opencode-ai@1.18.33", "opencode"),
+    arguments=("run", "--model", "anthropic/claude-sonnet-4-5", TASK),
+    variables={
+        "ANTHROPIC_API_KEY": KEY,
+        "OPENCODE_CONFIG_CONTENT": json.dumps({"permission": "allow", "small_model": "anthropic/claude-sonnet-4-5"}),
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    },
+    calls=("title", *TURNS),
+)
+MINI_SWE_AGENT = Agent(
+    client="mini-swe-agent",
+    version="2.4.6",
+    install=lambda: agent_installs.python_environment("mini-swe-agent", ["mini-swe-agent==2.4.6"]).parent / "mini",
+    arguments=("--yolo", "--exit-immediately", "--model", "openai/gpt-4o", "--task", TASK),
+    variables={"OPENAI_API_KEY": KEY, "MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors"},
+    calls=TURNS,
+)
+AIDER = Agent(
+    client="aider",
+    version="0.86.2",
+    install=lambda: agent_installs.python_environment("aider", ["aider-chat==0.86.2"], newest="3.12").parent / "aider",
+    # It has no tools: its edits are blocks of text. The test command fails until the second edit, so it goes on by itself.
+    arguments=(
+        *("--model", "openai/gpt-4o", "--edit-format", "diff", "--yes-always", "--no-check-update", "--analytics-disable"),
+        *("--no-show-release-notes", "--no-show-model-warnings", "--auto-test", "--test-cmd", "python3 greeting.py | grep replay"),
+        *("--message", TASK),
+    ),
+    variables={"OPENAI_API_KEY": KEY},
+    calls=("turn", "commit_message") * 2,
+)
+GEMINI_CLI = Agent(
+    client="gemini-cli",
+    version="0.61.0",
+    install=lambda: agent_installs.npm_package("gemini-cli", "@google/gemini-cli@0.61.0", "gemini"),
+    arguments=("--yolo", "-p", TASK),
+    variables={"GEMINI_API_KEY": KEY, "GEMINI_CLI_TRUST_WORKSPACE": "true"},
+    files={
+        ".gemini/settings.json": json.dumps(
+            {"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": False}}
+        )
+    },
+    node=20,
+    calls=("router", *TURNS),
+)
+QWEN_CODE = Agent(
+    client="qwen-code",
+    version="0.24.4",
+    install=lambda: agent_installs.npm_package("qwen-code", "@qwen-code/qwen-code@0.24.4", "qwen"),
+    arguments=("--auth-type", "openai", "--yolo", "-p", TASK),
+    variables={"OPENAI_API_KEY": KEY, "OPENAI_MODEL": "qwen3-coder"},
+    node=22,
+    calls=TURNS,
+)
+
+ALL = (CLAUDE_CODE, CODEX, OPENCODE, MINI_SWE_AGENT, AIDER, GEMINI_CLI, QWEN_CODE)
