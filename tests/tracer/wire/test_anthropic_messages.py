@@ -13,11 +13,10 @@ from tracer.wire import anthropic_messages as dialect
 from tracer.wire.contract import Call, Changes, Delta, Media, Message, Opaque, Reasoning, Text, Tool, ToolCall, ToolResult
 
 PATH = "/v1/messages?beta=true"
-TOOL = {
-    "name": "Read",
-    "description": "Reads a file.",
-    "input_schema": {"type": "object", "properties": {"cache_control": {"type": "string"}}},
-}
+SCHEMA = {"type": "object", "properties": {"cache_control": {"type": "string"}}}
+TOOL = {"name": "Read", "description": "Reads a file.", "input_schema": SCHEMA}
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+MARKER = {"type": "ephemeral"}
 BODY = {
     "model": "claude-sonnet-4-5",
     "max_tokens": 4096,
