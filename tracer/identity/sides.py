@@ -1,0 +1,61 @@
+"""Whose calls on the side are: they repeat words of the session they serve, or come from its process.
+
+Pure, over what identity remembers. A side call that comes before its session's first turn opens the session; the turn adopts it.
+"""
+
+from tracer.identity.kinds import THREAD_KINDS
+from tracer.identity.memory import Known, Memory, Sighting, Trail, plain
+
+_LEAST_WORDS = 4
+_LEAST_REPLY = 16
+_RECENT_TURNS = 8
+_RECENT_NS = 600_000_000_000
+
+
+def served(memory: Memory, sighting: Sighting) -> tuple[Known, float] | None:
+    """The session that a side call serves, and how sure that is; None when nothing tells."""
+    text = plain("\n".join(text for view in sighting.talk for text in (*view.texts, *view.results)), 20_000)
+    sessions = memory.sessions_of(sighting.client, sighting.pid)
+    for known in sessions:
+        if any(_repeats(text, trail) for trail in _recent(memory, known, sighting.started_ns)):
+            return known, 0.6
+    for known in sessions:
+        if sighting.pid is not None and sighting.pid in known.pids:
+            return known, 0.5
+    return None
+
+
+def adopted(memory: Memory, sighting: Sighting) -> Known | None:
+    """The session that a side call opened for this first turn: both hold the user's words."""
+    words = said(sighting)
+    for known in memory.sessions_of(sighting.client, sighting.pid):
+        side = known.side
+        if known.has_turns or side is None or sighting.started_ns - side.started_ns > _RECENT_NS:
+            continue
+        if side.pid is not None and sighting.pid is not None and side.pid != sighting.pid:
+            continue
+        if len(words) >= _LEAST_WORDS and len(side.said) >= _LEAST_WORDS and (words in side.said or side.said in words):
+            return known
+    return None
+
+
+def said(sighting: Sighting) -> str:
+    """The user's last words."""
+    for view in reversed(sighting.talk):
+        if view.role == "user" and view.texts:
+            return plain(view.texts[-1])
+    return ""
+
+
+def _recent(memory: Memory, known: Known, before_ns: int) -> list[Trail]:
+    found: list[Trail] = []
+    for key in known.threads:
+        turns = [trail for trail in memory.threads[key].trails[-2 * _RECENT_TURNS :] if trail.kind in THREAD_KINDS]
+        found += [trail for trail in turns[-_RECENT_TURNS:] if trail.started_ns <= before_ns]
+    return found
+
+
+def _repeats(text: str, trail: Trail) -> bool:
+    if len(trail.said) >= _LEAST_WORDS and trail.said in text:
+        return True
+    return len(trail.reply_text) >= _LEAST_REPLY and trail.reply_text in text

@@ -1,0 +1,79 @@
+"""Finds the tool call that started a sub-agent: its words open the sub-agent's conversation.
+
+Pure, over what identity remembers. Which agents there are is told by others; this only knows answers and first words.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tracer.identity.memory import Memory, Sighting, Trail
+
+_LEAST_WORDS = 8
+_STARTS_AGENTS = re.compile(r"agent|task|spawn|delegat|assign|worker|dispatch", re.IGNORECASE)
+_RECENT = 200
+"""Answers of one session looked at, the newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The answer and the place of the tool call in it. `is_certain`: no other call of that answer said the same."""
+
+    trail: Trail
+    index: int
+    is_certain: bool
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What marks the call as taken."""
+        return self.trail.id, self.index
+
+
+def claim(memory: Memory, sighting: Sighting, sessions: Iterable[str], parent: str | None = None) -> Claim | None:
+    """The latest tool call, not yet taken by another sub-agent, whose words open this conversation. `parent`: only of that thread."""
+    opening = _opening(sighting)
+    if not opening:
+        return None
+    for key in sessions:
+        for trail in _answers(memory, key, sighting.started_ns):
+            if parent is not None and trail.placement.thread_key != parent:
+                continue
+            taken = _matching(memory, trail, opening)
+            if taken is not None:
+                return taken
+    return None
+
+
+def _opening(sighting: Sighting) -> list[str]:
+    """The user's first words; none when the model has spoken already."""
+    found: list[str] = []
+    for view in sighting.talk:
+        if view.role in ("assistant", "tool"):
+            return []
+        found += [text.strip() for text in view.texts if view.role == "user"]
+    return found
+
+
+def _answers(memory: Memory, session: str, before_ns: int) -> Iterator[Trail]:
+    known = memory.sessions.get(session)
+    trails = [trail for key in (known.threads if known else ()) for trail in memory.threads[key].trails[-_RECENT:] if trail.spawns]
+    trails.sort(key=lambda trail: trail.ended_ns, reverse=True)
+    return (trail for trail in trails[:_RECENT] if trail.started_ns < before_ns)
+
+
+def _matching(memory: Memory, trail: Trail, opening: list[str]) -> Claim | None:
+    fitting = [index for index, spawn in enumerate(trail.spawns) if _opens(spawn.texts, opening, bool(_STARTS_AGENTS.search(spawn.name)))]
+    free = [index for index in fitting if (trail.id, index) not in memory.claims]
+    if not free:
+        return None
+    return Claim(trail, free[0], len(fitting) == 1)
+
+
+def _opens(words: tuple[str, ...], opening: list[str], starts_agents: bool) -> bool:
+    """Whether an argument of the call is one of the first words, or stands in them when the tool is one that starts agents."""
+    for word in words:
+        if len(word) < _LEAST_WORDS:
+            continue
+        if word in opening or (starts_agents and any(word in text for text in opening)):
+            return True
+    return False
