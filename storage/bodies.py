@@ -5,6 +5,7 @@ Works inside the transaction of the connection it is given. It does not know dia
 
 import hashlib
 import logging
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -22,6 +23,13 @@ _NEW = sa.insert(bodies)
 _log = logging.getLogger(__name__)
 
 
+class Kept(NamedTuple):
+    """A stored body."""
+
+    id: int
+    sha256: bytes
+
+
 class Bodies:
     """Stores bodies; `forget` after a transaction that was rolled back."""
 
@@ -35,16 +43,16 @@ class Bodies:
         """Drops what is remembered of earlier bodies."""
         self._tree.forget()
 
-    def keep_whole(self, connection: sa.Connection, content: bytes) -> int:
-        """Stores a body as it is; its id."""
+    def keep_whole(self, connection: sa.Connection, content: bytes) -> Kept:
+        """Stores a body as it is."""
         return self._keep(connection, content, None)
 
-    def keep_request(self, connection: sa.Connection, request: Request) -> tuple[int, int | None]:
-        """Stores a request's body; the ids of the body on the wire and, where that is content-encoded, of its decoded text."""
+    def keep_request(self, connection: sa.Connection, request: Request) -> tuple[Kept, int | None]:
+        """Stores a request's body as on the wire and, where that is content-encoded, its decoded text: the id of that."""
         split = self._split(request)
         if split is None or split.body == request.body:
             return self._keep(connection, request.body, split), None
-        return self._keep(connection, request.body, None), self._keep(connection, split.body, split)
+        return self._keep(connection, request.body, None), self._keep(connection, split.body, split).id
 
     def _split(self, request: Request) -> Split | None:
         try:
@@ -53,14 +61,14 @@ class Bodies:
             _log.exception("a request body could not be taken apart; it is kept whole")
             return None
 
-    def _keep(self, connection: sa.Connection, content: bytes, split: Split | None) -> int:
+    def _keep(self, connection: sa.Connection, content: bytes, split: Split | None) -> Kept:
         digest = hashlib.sha256(content).digest()
         found = connection.scalar(_BY_HASH, {"digest": digest})
         if found is not None:
-            return int(found)
+            return Kept(found, digest)
         planted = self._tree.plant(connection, split) if split else None
         leaf, kept = planted or (None, content)
         number = self._numbering.take(connection, bodies)
         row = {"id": number, "sha256": digest, "size": len(content), "leaf_id": leaf, "content": self._codec.compress(kept)}
         connection.execute(_NEW, row)
-        return number
+        return Kept(number, digest)

@@ -3,7 +3,6 @@
 Works inside the transaction of the connection it is given, under its write lock. It knows no queue and no thread.
 """
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,10 +124,10 @@ class Intake:
     def _request(self, connection: sa.Connection, request: Request) -> StoredRequest:
         body, decoded = self._bodies.keep_request(connection, request)
         columns = {
-            "request_body_id": body,
+            "request_body_id": body.id,
             "request_decoded_body_id": decoded,
             "request_bytes": len(request.body),
-            "request_sha256": hashlib.sha256(request.body).digest(),
+            "request_sha256": body.sha256,
         }
         return StoredRequest(request.body, columns)
 
@@ -140,11 +139,12 @@ class Intake:
         if response is None:
             return {"chunks": 0, "response_bytes": 0, "response_sha256": EMPTY_SHA256}
         body = response.body
+        kept = self._bodies.keep_whole(connection, body)
         chunks = pack_chunks([(arrival.at_ns, len(arrival.data)) for arrival in response.arrivals])
         return self._response_head(response) | {
-            "response_body_id": self._bodies.keep_whole(connection, body),
+            "response_body_id": kept.id,
             "response_bytes": len(body),
-            "response_sha256": hashlib.sha256(body).digest(),
+            "response_sha256": kept.sha256,
             "chunks": len(response.arrivals),
             "arrivals": self._codec.compress(chunks),
         }

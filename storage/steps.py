@@ -1,44 +1,32 @@
-"""What the writer still has to store of each exchange: what callers queued, gathered so that a batch writes each thing once.
+"""What is still to be stored of each exchange, gathered so that a batch writes each thing once and memory holds each thing once.
 
 Pure. It knows neither the database nor the clock.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from storage.intake import StoredRequest
 from storage.records import Arrival, Exchange, Replayed
 
-
-class Told(NamedTuple):
-    """One thing a caller said. Exactly one of the fields after `size` is set, but `replayed`, which goes with `ended`."""
-
-    ticket: int
-    size: int
-    at_s: float = 0.0
-    began: Exchange | None = None
-    request_piece: bytes | None = None
-    request: Exchange | None = None
-    head: Exchange | None = None
-    arrival: Arrival | None = None
-    ended: Exchange | None = None
-    replayed: Replayed | None = None
-    lost: str | None = None
+ROW_BYTES = 1024
+"""What an exchange costs in memory beside its bodies."""
+_ARRIVAL_BYTES = 64
 
 
 @dataclass(slots=True)
 class Step:
-    """One exchange on its way: what of it is stored (`row`, `stored`), and what is not yet (the rest)."""
+    """One exchange on its way: what of it is stored (`row`, `stored`), and what is not yet (the rest). `exchange`: the latest told."""
 
     ticket: int
-    exchange: Exchange
-    began_s: float
+    exchange: Exchange | None = None
+    began_s: float = 0.0
     row: int | None = None
     stored: StoredRequest | None = None
-    size: int = 0
     request_pieces: list[bytes] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
+    request_bytes: int = 0
+    response_bytes: int = 0
     has_request: bool = False
     has_head: bool = False
     has_ended: bool = False
@@ -47,10 +35,71 @@ class Step:
     is_waiting: bool = True
     """Whether anything is left to store."""
 
+    @property
+    def size(self) -> int:
+        """Bytes that wait to be stored."""
+        return ROW_BYTES + self.request_bytes + self.response_bytes if self.is_waiting else 0
+
+    def begin(self, exchange: Exchange, at_s: float) -> None:
+        """Its head is known."""
+        self.exchange, self.began_s = exchange, at_s
+
+    def add_request_piece(self, data: bytes) -> None:
+        """A piece of an upload in progress."""
+        self.request_pieces.append(data)
+        self.request_bytes += len(data)
+
+    def know_request(self, exchange: Exchange) -> None:
+        """The whole request is known: its pieces are not needed any more."""
+        self.exchange, self.has_request = exchange, True
+        self.request_pieces, self.request_bytes = [], len(exchange.request.body)
+
+    def know_head(self, exchange: Exchange) -> None:
+        """The head of the response is known."""
+        self.exchange, self.has_head = exchange, True
+
+    def add_arrival(self, arrival: Arrival) -> None:
+        """A piece of the response's body."""
+        self.arrivals.append(arrival)
+        self.response_bytes += len(arrival.data) + _ARRIVAL_BYTES
+
+    def end(self, exchange: Exchange, replayed: Replayed | None) -> None:
+        """All is known: pieces are not needed any more."""
+        self.exchange, self.replayed, self.has_ended = exchange, replayed, True
+        self.request_pieces, self.arrivals = [], []
+        self.request_bytes, self.response_bytes = len(exchange.request.body), response_size(exchange)
+
+    def absorb(self, news: "Step") -> None:
+        """Takes on what was told later."""
+        if news.has_ended and news.exchange:
+            self.end(news.exchange, news.replayed)
+        else:
+            self.exchange = news.exchange or self.exchange
+            self.has_head |= news.has_head
+            self._absorb_bodies(news)
+        self.lost = news.lost or self.lost
+        self.is_waiting = True
+
+    def _absorb_bodies(self, news: "Step") -> None:
+        if news.has_request and news.exchange:
+            self.know_request(news.exchange)
+        elif not self.has_request:
+            self.request_pieces += news.request_pieces
+            self.request_bytes += news.request_bytes
+        self.arrivals += news.arrivals
+        self.response_bytes += news.response_bytes
+
     def settle(self) -> None:
         """All of it is stored now."""
         self.request_pieces, self.arrivals, self.has_head = [], [], False
-        self.size, self.is_waiting = 0, False
+        self.request_bytes = self.response_bytes = 0
+        self.is_waiting = False
+
+
+def response_size(exchange: Exchange) -> int:
+    """What a response's body takes in memory."""
+    pieces = exchange.response.arrivals if exchange.response else ()
+    return sum(len(piece.data) for piece in pieces) + _ARRIVAL_BYTES * len(pieces)
 
 
 class Steps:
@@ -59,16 +108,19 @@ class Steps:
     def __init__(self) -> None:
         self._by_ticket: dict[int, Step] = {}
 
-    def add(self, told: Iterable[Told]) -> None:
-        """Gathers what was told. What concerns an exchange already dropped is ignored."""
-        for each in told:
-            step = self._by_ticket.get(each.ticket)
-            if step is None:
-                exchange = each.began or each.ended
-                if exchange is None:
-                    continue
-                step = self._by_ticket[each.ticket] = Step(each.ticket, exchange, each.at_s)
-            _gather(step, each)
+    def add(self, news: Mapping[int, Step]) -> int:
+        """Takes on what was told; the bytes that need not wait any more: pieces of what is whole now, or of what was dropped."""
+        before = self._size() + sum(step.size for step in news.values())
+        for ticket, step in news.items():
+            known = self._by_ticket.get(ticket)
+            if known:
+                known.absorb(step)
+            elif step.exchange is not None and not step.lost:
+                self._by_ticket[ticket] = step
+        return before - self._size()
+
+    def _size(self) -> int:
+        return sum(step.size for step in self)
 
     def drop(self, step: Step) -> None:
         """The exchange is over and stored, or lost."""
@@ -90,20 +142,3 @@ class Steps:
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self._by_ticket.values())
-
-
-def _gather(step: Step, told: Told) -> None:
-    step.size += told.size
-    step.is_waiting = True
-    if told.request_piece is not None:
-        step.request_pieces.append(told.request_piece)
-    elif told.arrival is not None:
-        step.arrivals.append(told.arrival)
-    elif told.request is not None:
-        step.exchange, step.has_request = told.request, True
-    elif told.head is not None:
-        step.exchange, step.has_head = told.head, True
-    elif told.ended is not None:
-        step.exchange, step.replayed, step.has_ended = told.ended, told.replayed, True
-    elif told.lost is not None:
-        step.lost = told.lost

@@ -5,7 +5,7 @@ be stored at all does not take others with it.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -16,9 +16,9 @@ from storage.errors import PlayheadError, StorageFullError, TraceError
 from storage.exchanges import interrupted, read_many
 from storage.intake import Intake, StoredRequest
 from storage.numbering import Numbering
-from storage.records import Arrival, ExchangeId, Splitter
+from storage.records import Arrival, Exchange, ExchangeId, Splitter
 from storage.schema import exchanges
-from storage.steps import Step, Steps, Told
+from storage.steps import Step, Steps
 from storage.trace import Trace
 
 _BATCH_BYTES = 32 << 20
@@ -78,9 +78,9 @@ class Storing:
         """How long to rest when nothing waits; None: until there is something."""
         return leases.BEAT_S if self._steps.has_rows else None
 
-    def take(self, told: Iterable[Told]) -> None:
-        """Gathers what callers said."""
-        self._steps.add(told)
+    def take(self, news: Mapping[int, Step]) -> int:
+        """Takes on what callers told; the bytes that need not wait any more."""
+        return self._steps.add(news)
 
     def store(self, began_before_s: float) -> Outcome:
         """Stores what is due: all but exchanges still going on that began later than that. Gives a sign of life in any case."""
@@ -140,30 +140,31 @@ class Storing:
             if step.row is not None:
                 self._cut_short(connection, step.row, step.lost)
             return step.row, None
+        assert step.exchange
         if step.has_ended:
-            return self._finish(connection, step), None
+            return self._finish(connection, step, step.exchange), None
         row = step.row or self._intake.open(connection, step.exchange, self._lease)
-        return row, self._note(connection, row, step)
+        return row, self._note(connection, row, step, step.exchange)
 
-    def _finish(self, connection: sa.Connection, step: Step) -> int:
+    def _finish(self, connection: sa.Connection, step: Step, exchange: Exchange) -> int:
         row = step.row
         if row is None:
-            row = self._intake.put(connection, step.exchange)
+            row = self._intake.put(connection, exchange)
         else:
-            self._intake.close(connection, row, step.exchange, step.stored)
+            self._intake.close(connection, row, exchange, step.stored)
         if step.replayed:
             self._intake.bind(connection, row, step.replayed)
         return row
 
-    def _note(self, connection: sa.Connection, row: int, step: Step) -> StoredRequest | None:
+    def _note(self, connection: sa.Connection, row: int, step: Step, exchange: Exchange) -> StoredRequest | None:
         """What is new of an exchange in flight."""
         stored = step.stored
         if step.has_request and stored is None:
-            stored = self._intake.know_request(connection, row, step.exchange)
+            stored = self._intake.know_request(connection, row, exchange)
         elif step.request_pieces and stored is None:
             self._intake.note(connection, row, journal.REQUEST, [Arrival(0, piece) for piece in step.request_pieces])
-        if step.has_head and step.exchange.response:
-            self._intake.know_head(connection, row, step.exchange.response)
+        if step.has_head and exchange.response:
+            self._intake.know_head(connection, row, exchange.response)
         if step.arrivals:
             self._intake.note(connection, row, journal.RESPONSE, step.arrivals)
         return stored

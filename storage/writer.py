@@ -7,19 +7,16 @@ import itertools
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
 from storage.errors import PlayheadError, TraceError
 from storage.records import Arrival, Exchange, Replayed, Splitter
-from storage.steps import Told
+from storage.steps import ROW_BYTES, Step, response_size
 from storage.storing import Outcome, Storing, Trouble
 from storage.trace import Trace
 
 _log = logging.getLogger(__name__)
 
-_ROW_BYTES = 1024
-"""What an exchange costs in the queue beside its bodies."""
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 """Between vain attempts."""
 _PATIENCE = 4
@@ -46,13 +43,13 @@ class Writer:
         self._limit = queue_bytes
         self._on_loss = on_loss
         self._tickets = itertools.count(1)
-        self._queue: deque[Told] = deque()
+        self._news: dict[int, Step] = {}
         self._refused: set[int] = set()
         self._waiting_bytes = 0
         self._told = self._flushed = self._wanted = 0
         self._is_closing = False
         self._trouble: Trouble | None = None
-        self._vain_attempts = self._lost_told = 0
+        self._vain_attempts = self._lost_told = self._unsaid = 0
         self._is_hurried = False
         self._pause_s = _SHORTEST_PAUSE_S
         self._changed = threading.Condition()
@@ -64,36 +61,35 @@ class Writer:
 
     def begin(self, exchange: Exchange) -> int:
         """The head of a request is there; gives the ticket by which the rest is told."""
-        ticket = next(self._tickets)
-        self._tell(Told(ticket, _ROW_BYTES, time.monotonic(), began=exchange))
+        ticket, at_s = next(self._tickets), time.monotonic()
+        self._tell(ticket, ROW_BYTES, lambda step: step.begin(exchange, at_s))
         return ticket
 
     def request_piece(self, ticket: int, data: bytes) -> None:
         """A piece of an upload in progress."""
-        self._tell(Told(ticket, len(data), request_piece=data))
+        self._tell(ticket, len(data), lambda step: step.add_request_piece(data))
 
     def request_complete(self, ticket: int, exchange: Exchange) -> None:
         """The whole request is known."""
-        self._tell(Told(ticket, len(exchange.request.body), request=exchange))
+        self._tell(ticket, len(exchange.request.body), lambda step: step.know_request(exchange))
 
     def response_head(self, ticket: int, exchange: Exchange) -> None:
         """The head of the response is known."""
-        self._tell(Told(ticket, _ROW_BYTES, head=exchange))
+        self._tell(ticket, ROW_BYTES, lambda step: step.know_head(exchange))
 
     def arrival(self, ticket: int, arrival: Arrival) -> None:
         """A piece of the response's body."""
-        self._tell(Told(ticket, len(arrival.data) + 64, arrival=arrival))
+        self._tell(ticket, len(arrival.data), lambda step: step.add_arrival(arrival))
 
     def finish(self, ticket: int, exchange: Exchange, replayed: Replayed | None = None) -> None:
         """The exchange has ended: this is all of it."""
-        self._tell(Told(ticket, _ROW_BYTES, ended=exchange, replayed=replayed))
+        size = len(exchange.request.body) + response_size(exchange)
+        self._tell(ticket, size, lambda step: step.end(exchange, replayed))
         self._refused.discard(ticket)
 
     def put(self, exchange: Exchange, replayed: Replayed | None = None) -> None:
         """A whole exchange at once."""
-        pieces = exchange.response.arrivals if exchange.response else ()
-        size = _ROW_BYTES + len(exchange.request.body) + sum(len(piece.data) for piece in pieces)
-        self._tell(Told(next(self._tickets), size, ended=exchange, replayed=replayed))
+        self.finish(next(self._tickets), exchange, replayed)
 
     def flush(self, timeout_s: float = 30.0) -> None:
         """Waits until all that was told is stored. StorageFullError or TraceError when it is not, or some was lost since the last flush."""
@@ -121,28 +117,35 @@ class Writer:
         if failure is not None:
             raise failure
 
-    # ---- the queue ----
+    # ---- what waits ----
 
-    def _tell(self, told: Told) -> None:
+    def _tell(self, ticket: int, grows_by: int, change: Callable[[Step], None]) -> None:
+        """Notes a change of an exchange, unless that is lost already or there is no room for it."""
         with self._changed:
-            if told.ticket in self._refused:
+            if ticket in self._refused:
                 return
-            if self._waiting_bytes and self._waiting_bytes + told.size > self._limit:
-                self._refuse(told)
+            if self._waiting_bytes and self._waiting_bytes + grows_by > self._limit:
+                self._refuse(ticket)
                 return
-            self._queue.append(told)
+            step = self._news.get(ticket)
+            before = step.size if step else 0
+            if step is None:
+                step = self._news[ticket] = Step(ticket)
+            change(step)
+            self._waiting_bytes += step.size - before
             self._told += 1
-            self._waiting_bytes += told.size
-            if len(self._queue) == 1:
+            if len(self._news) == 1:
                 self._changed.notify_all()
 
-    def _refuse(self, told: Told) -> None:
-        """No room: the exchange is lost, the caller goes on."""
+    def _refuse(self, ticket: int) -> None:
+        """No room: the exchange is lost, what waits of it is dropped, the caller goes on."""
         self.lost += 1
-        if told.ended is None:
-            self._refused.add(told.ticket)
+        self._unsaid += 1
+        self._refused.add(ticket)
+        dropped = self._news.pop(ticket, None)
+        self._news[ticket] = Step(ticket, lost="the queue of the trace writer is full")
+        self._waiting_bytes += ROW_BYTES - (dropped.size if dropped else 0)
         self._told += 1
-        self._queue.append(Told(told.ticket, 0, began=told.began or told.ended, lost="the queue of the trace writer is full"))
         self._changed.notify_all()
 
     def _is_vain(self, patience: int) -> bool:
@@ -163,12 +166,8 @@ class Writer:
         """Until closed: waits for something to store and stores it."""
         while self._wait():
             with self._changed:
-                told, all_of_it = list(self._queue), self._wanted > self._flushed
-                self._queue.clear()
-                seen = self._told
-            self._storing.take(told)
-            if refused := sum(1 for each in told if each.lost):
-                self._say(f"{refused} exchanges could not be kept: the queue of the trace writer is full")
+                seen, all_of_it = self._told, self._wanted > self._flushed
+            self._take_news()
             young_s = time.monotonic() - (0 if all_of_it else self._interval_s)
             is_done = self._store(young_s)
             with self._changed:
@@ -177,11 +176,21 @@ class Writer:
                     self._changed.notify_all()
         self._end()
 
+    def _take_news(self) -> None:
+        with self._changed:
+            news, self._news = self._news, {}
+            refused, self._unsaid = self._unsaid, 0
+        spared = self._storing.take(news)
+        with self._changed:
+            self._waiting_bytes -= spared
+        if refused:
+            self._say(f"{refused} exchanges could not be kept: the queue of the trace writer is full")
+
     def _wait(self) -> bool:
         """Gives the next batch time to gather. False: it is time to end."""
         with self._changed:
             if not self._storing.has_waiting:
-                self._changed.wait_for(lambda: self._queue or self._is_urgent(), self._storing.rest_s)
+                self._changed.wait_for(lambda: self._news or self._is_urgent(), self._storing.rest_s)
             if self._trouble is None:
                 self._changed.wait_for(self._is_urgent, self._interval_s)
             else:
@@ -218,10 +227,7 @@ class Writer:
 
     def _end(self) -> None:
         """What could not be stored is lost; the lease is given back."""
-        with self._changed:
-            told = list(self._queue)
-            self._queue.clear()
-        self._storing.take(told)
+        self._take_news()
         outcome = self._storing.end()
         if outcome.lost:
             outcome.said.append(f"{outcome.lost} exchanges could not be kept")
