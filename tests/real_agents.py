@@ -5,9 +5,13 @@ Each gets a folder of its own as HOME, a dummy key, and one task; the simulated 
 
 import json
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import agent_installs
 
@@ -116,3 +120,54 @@ QWEN_CODE = Agent(
 )
 
 ALL = (CLAUDE_CODE, CODEX, OPENCODE, MINI_SWE_AGENT, AIDER, GEMINI_CLI, QWEN_CODE)
+
+# ---- how one is recorded ----------------------------------------------------------------------------------------------
+
+PLAYHEAD = (sys.executable, "-m", "cli.main")
+AGENT_SECONDS = 150
+
+
+@contextmanager
+def simulator(truth: Path) -> Iterator[str]:
+    """`playhead simulate` in a process of its own; its URL."""
+    command = [*PLAYHEAD, "simulate", "--json", "--base-ms", "5", "--decode-tps", "1000", "--truth", str(truth)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as server:
+        assert server.stdout is not None
+        try:
+            yield json.loads(server.stdout.readline())["url"]
+        finally:
+            server.terminate()
+
+
+def listed(trace: Path, *command: str) -> Any:
+    """What a command prints with --json."""
+    done = subprocess.run([*PLAYHEAD, *command, "--trace", str(trace), "--json"], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def repository(place: Path) -> Path:
+    """A small git repository to work in."""
+    place.mkdir(parents=True)
+    (place / "README.md").write_text("# Sample\n")
+    who = ("-c", "user.name=Sample", "-c", "user.email=sample@example.org")
+    for step in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "start"]):
+        subprocess.run(["git", *step], cwd=place, check=True)
+    return place
+
+
+def record(agent: Agent, place: Path, trace: Path, upstream: str) -> "subprocess.CompletedProcess[str]":
+    """The agent under `playhead run`, from start to end, in a home and a repository of its own. Raises agent_installs.NotToBeHad."""
+    executable = agent.install()
+    home = place / "home"
+    environment = agent.environment(home)
+    for name, content in agent.files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(content)
+    home.mkdir(parents=True, exist_ok=True)
+    command = [*PLAYHEAD, "run", "--upstream", upstream, "--trace", str(trace), "--", str(executable), *agent.arguments]
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    return subprocess.run(
+        command, cwd=repository(place / "repository"), env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=AGENT_SECONDS, check=False,
+    )  # fmt: skip

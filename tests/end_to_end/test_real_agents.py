@@ -3,80 +3,28 @@
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import agent_installs
 import pytest
 import real_agents
-from real_agents import Agent
+from real_agents import PLAYHEAD, Agent, listed
 
 from replay.simulator.script import PROGRAM
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
-
-PLAYHEAD = (sys.executable, "-m", "cli.main")
-AGENT_SECONDS = 150
-
-
-@contextmanager
-def simulator(truth: Path) -> Iterator[str]:
-    """`playhead simulate` in a process of its own; its URL."""
-    command = [*PLAYHEAD, "simulate", "--json", "--base-ms", "5", "--decode-tps", "1000", "--truth", str(truth)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as server:
-        assert server.stdout is not None
-        try:
-            yield json.loads(server.stdout.readline())["url"]
-        finally:
-            server.terminate()
-
-
-def listed(trace: Path, *command: str) -> Any:
-    """What a command prints with --json."""
-    done = subprocess.run([*PLAYHEAD, *command, "--trace", str(trace), "--json"], capture_output=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
-
-
-def repository(place: Path) -> Path:
-    """A small git repository to work in."""
-    place.mkdir(parents=True)
-    (place / "README.md").write_text("# Sample\n")
-    who = ("-c", "user.name=Sample", "-c", "user.email=sample@example.org")
-    for step in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "start"]):
-        subprocess.run(["git", *step], cwd=place, check=True)
-    return place
-
-
-def record(agent: Agent, place: Path, trace: Path, upstream: str) -> "subprocess.CompletedProcess[str]":
-    """The agent under `playhead run`, from start to end, in a home and a repository of its own."""
-    try:
-        executable = agent.install()
-        home = place / "home"
-        environment = agent.environment(home)
-    except agent_installs.NotToBeHad as reason:
-        pytest.skip(f"{agent.client}: {reason}")
-    for name, content in agent.files.items():
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).write_text(content)
-    home.mkdir(parents=True, exist_ok=True)
-    command = [*PLAYHEAD, "run", "--upstream", upstream, "--trace", str(trace), "--", str(executable), *agent.arguments]
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    return subprocess.run(
-        command, cwd=repository(place / "repository"), env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=AGENT_SECONDS, check=False,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("agent", real_agents.ALL, ids=lambda agent: agent.client)
 def test_a_real_agent_completes_a_task(agent: Agent, tmp_path: Path) -> None:
     """It writes the program by its own tools; one session holds its turns; the simulator's log and the trace agree."""
     trace, truth = tmp_path / "agent.trace", tmp_path / "truth.jsonl"
-    with simulator(truth) as upstream:
-        done = record(agent, tmp_path / agent.client, trace, upstream)
+    with real_agents.simulator(truth) as upstream:
+        try:
+            done = real_agents.record(agent, tmp_path / agent.client, trace, upstream)
+        except agent_installs.NotToBeHad as reason:
+            pytest.skip(f"{agent.client}: {reason}")
     assert done.returncode == 0, done.stderr[-2000:]
     written = tmp_path / agent.client / "repository" / "greeting.py"
     assert written.read_text() == PROGRAM
