@@ -402,3 +402,27 @@ def test_a_body_that_cannot_carry_the_change_says_so(body: bytes) -> None:
     """ValueError, nothing half done."""
     with pytest.raises(ValueError, match=r"object|nonce"):
         dialect.change(request(PATH, body), Changes(prefix_nonce="N"))
+
+
+def test_rarer_blocks_are_read() -> None:
+    """Hidden thinking, documents by URL or as content, results of the server's own tools, and deltas without a start."""
+    content = [
+        {"type": "redacted_thinking", "data": "ENC"},
+        {"type": "document", "source": {"type": "url", "url": "http://x"}},
+        {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "x"}]}},
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": {"type": "error"}},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+    ]
+    call = hear(body={"messages": [{"role": "assistant", "content": content}]})
+    assert call.prompt[0].parts == (
+        Reasoning("", "ENC"),
+        Media("document", None, "http://x"),
+        Media("document", None, '[{"type":"text","text":"x"}]'),
+        ToolResult("s", (Opaque("content", '{"type":"error"}'),)),
+        ToolCall("s", "web_search", "{}"),
+    )
+    assert dialect.render("message", dumps({"role": "assistant", "content": content[:1]})).startswith("assistant\n[reasoning ")
+    hidden = hear(*block(0, content[0]), *STREAM[-2:])
+    assert (hidden.reply, hidden.deltas) == ((Reasoning("", "ENC"),), ())
+    headless = hear(event({"type": "content_block_delta", "index": 3, "delta": {"type": "text_delta", "text": "late"}}))
+    assert headless.reply == (Text("late"),)
