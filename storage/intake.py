@@ -79,7 +79,7 @@ class Intake:
 
     def note(self, connection: sa.Connection, number: int, side: str, pieces: list[Arrival]) -> None:
         """Puts pieces that have come into the journal."""
-        journal.add(connection, self._numbering, number, side, pieces)
+        journal.add(connection, self._numbering, pieces, exchange=number, side=side)
 
     def close(self, connection: sa.Connection, number: int, exchange: Exchange, stored: StoredRequest | None) -> None:
         """The final form of an exchange that had a row. `stored` as `know_request` gave it, if that was asked."""

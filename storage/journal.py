@@ -21,7 +21,7 @@ _DROP_SIDE = sa.delete(journal).where(journal.c.exchange_id == sa.bindparam("exc
 _DROP = sa.delete(journal).where(journal.c.exchange_id == sa.bindparam("exchange"))
 
 
-def add(connection: sa.Connection, numbering: Numbering, exchange: int, side: str, pieces: Sequence[Arrival]) -> None:
+def add(connection: sa.Connection, numbering: Numbering, pieces: Sequence[Arrival], *, exchange: int, side: str) -> None:
     """Notes pieces of one side of an exchange in flight."""
     chunks = pack_chunks([(piece.at_ns, len(piece.data)) for piece in pieces])
     row = {"id": numbering.take(connection, journal), "exchange_id": exchange, "side": side, "chunks": chunks}

@@ -223,6 +223,14 @@ signals = Table(
     sqlite_with_rowid=False,
 )
 
+trails = Table(
+    "trails",
+    metadata,
+    Column("exchange_id", Big, ForeignKey("exchanges.id"), primary_key=True, autoincrement=False),
+    Column("content", LargeBinary, nullable=False, comment="zstd of MessagePack, the reader's own (`calls.reader_version`)"),
+    comment="What the reader must remember of a placed call to recognise what goes on from it. Derived.",
+)
+
 ideal = Table(
     "ideal",
     metadata,

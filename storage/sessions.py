@@ -10,7 +10,7 @@ from storage.errors import NotFoundError
 from storage.numbering import Numbering
 from storage.packing import pack_ids
 from storage.records import Placement, Reading, SessionRow
-from storage.schema import calls, exchanges, ideal, sessions, signal_values, signals, threads
+from storage.schema import calls, exchanges, ideal, sessions, signal_values, signals, threads, trails
 from storage.signal_rows import Signals
 from storage.trace import Trace
 
@@ -47,7 +47,7 @@ def forget(trace: Trace) -> None:
     """Drops all derived rows. Sessions and threads keep their ids for their keys, sessions their names."""
     with trace.engine.begin() as connection:
         database.take_write_lock(connection)
-        for table in (ideal, signals, signal_values, calls):
+        for table in (ideal, trails, signals, signal_values, calls):
             connection.execute(sa.delete(table))
 
 

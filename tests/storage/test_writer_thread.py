@@ -29,6 +29,7 @@ from storage.records import (
     Split,
     State,
 )
+from storage.steps import ROW_BYTES, response_size
 from storage.trace import Trace
 from storage.verify import verify
 from storage.writer import Writer
@@ -395,3 +396,26 @@ def test_failures_are_the_states_of_the_wire(trace: Trace, make_exchange: Make) 
         "error",
         "interrupted",
     ]
+
+
+def test_what_waits_is_counted_once(trace: Trace, make_exchange: Make) -> None:
+    """Pieces of an upload make way for the whole; nothing is left when all is stored."""
+    whole = make_exchange(400)
+    body = whole.request.body
+    with writing(trace, flush_interval_s=60) as writer:
+        ticket = writer.begin(begun(whole))
+        for at in range(0, len(body), 1000):
+            writer.request_piece(ticket, body[at : at + 1000])
+        assert writer._waiting_bytes == ROW_BYTES + len(body)
+        writer.request_complete(ticket, waiting(whole))
+        assert writer._waiting_bytes == ROW_BYTES + len(body)
+        writer.arrival(ticket, Arrival(20, b"x" * 5000))
+        assert writer._waiting_bytes > ROW_BYTES + len(body) + 5000
+        writer.flush()
+        assert writer._waiting_bytes == 0
+        writer.arrival(ticket, Arrival(21, b"x" * 5000))
+        writer.finish(ticket, whole)
+        assert writer._waiting_bytes == ROW_BYTES + len(body) + response_size(whole)
+        writer.flush()
+        assert writer._waiting_bytes == 0
+    assert load(trace, ExchangeId(1)) == replace(whole, id=ExchangeId(1))

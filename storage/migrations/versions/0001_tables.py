@@ -139,6 +139,13 @@ def upgrade() -> None:
     op.create_index(op.f("ix_exchanges_recorder_run_id"), "exchanges", ["recorder_run_id"], unique=False)
     op.create_index(op.f("ix_exchanges_started_ns"), "exchanges", ["started_ns"], unique=False)
     op.create_table(
+        "trails",
+        sa.Column("exchange_id", BIG, autoincrement=False, nullable=False),
+        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["exchange_id"], ["exchanges.id"], name=op.f("fk_trails_exchange_id")),
+        sa.PrimaryKeyConstraint("exchange_id", name=op.f("pk_trails")),
+    )
+    op.create_table(
         "ideal",
         sa.Column("exchange_id", BIG, autoincrement=False, nullable=False),
         sa.Column("ledger_version", sa.Integer(), nullable=False),

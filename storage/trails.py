@@ -1,0 +1,48 @@
+"""What the reader remembers of each call it has placed, as blobs whose content only it knows; and which exchanges are replays."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import batched
+
+import sqlalchemy as sa
+
+from storage import database
+from storage.records import ExchangeId
+from storage.schema import calls, exchanges, replayed, trails
+from storage.trace import Trace
+
+_ROWS = 500
+
+
+def save(trace: Trace, contents: Mapping[ExchangeId, bytes]) -> None:
+    """Stores blobs, each in place of what was stored for its exchange. One transaction."""
+    if not contents:
+        return
+    with trace.engine.begin() as connection:
+        database.take_write_lock(connection)
+        for some in batched(contents.items(), _ROWS):
+            connection.execute(sa.delete(trails).where(trails.c.exchange_id.in_([number for number, _ in some])))
+            rows = [{"exchange_id": number, "content": trace.codec.compress(content)} for number, content in some]
+            connection.execute(sa.insert(trails), rows)
+
+
+def load(trace: Trace, reader_version: int) -> Iterator[tuple[ExchangeId, bytes]]:
+    """The blobs of calls that this version of the reader has read and placed, in order of start."""
+    query = (
+        sa.select(trails.c.exchange_id, trails.c.content)
+        .join(calls, calls.c.exchange_id == trails.c.exchange_id)
+        .join(exchanges, exchanges.c.id == trails.c.exchange_id)
+        .where(calls.c.reader_version == reader_version)
+        .order_by(exchanges.c.started_ns, exchanges.c.id)
+    )
+    with trace.engine.connect() as connection:
+        for number, content in connection.execute(query):
+            yield ExchangeId(number), trace.codec.decompress(content)
+
+
+def replays(trace: Trace, ids: Sequence[ExchangeId]) -> frozenset[ExchangeId]:
+    """Which of these exchanges a replay made."""
+    found: set[ExchangeId] = set()
+    with trace.engine.connect() as connection:
+        for some in batched(ids, _ROWS):
+            found.update(connection.scalars(sa.select(replayed.c.exchange_id).where(replayed.c.exchange_id.in_(some))))
+    return frozenset(found)
