@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+from tracer.wire import json_values
+
 SHOWN_CHARACTERS = 4000
 """How much of a text is kept for looking up: enough for a sub-agent's prompt or the head of a summary."""
 
@@ -18,6 +20,7 @@ _MEANINGLESS = frozenset(("cache_control", "internal_chat_message_metadata_passt
 _TEXT_TYPES = frozenset(("text", "input_text", "output_text"))
 _TOKEN_KEYS = frozenset(("signature", "thoughtSignature", "thought_signature", "encrypted_content"))
 _SYSTEM_ITEMS = frozenset(("additional_tools", "configuration_update"))
+_ITEMS_WITH_IDS = _SYSTEM_ITEMS | {"message", "reasoning", "compaction"}
 _LEAST_TOKEN = 8
 
 
@@ -41,16 +44,26 @@ class View:
 
 def view(group: str, element: bytes) -> View:
     """Reads one element's canonical bytes; what is no JSON counts by its bytes alone."""
-    try:
-        value = orjson.loads(element)
-    except orjson.JSONDecodeError:
-        return View(digest=_digest(element), role="system" if group in ("system", "tool") else "user")
-    digest = _digest(orjson.dumps(_meaning(value), option=orjson.OPT_SORT_KEYS))
+    if group == "tool":
+        return View(digest=_digest(element), role="tool_definition")
+    value = json_values.value(element)
+    digest = _digest(_canonical(value) or element)
     if group == "system":
-        return View(digest=digest, role="system", texts=tuple(_texts(value)))
-    if group == "tool" or not isinstance(value, dict):
-        return View(digest=digest, role="tool_definition" if group == "tool" else "user", texts=tuple(_texts(value)))
+        said = value.get("content", value) if isinstance(value, dict) else value
+        return View(digest=digest, role="system", texts=tuple(_texts(said)))
+    if not isinstance(value, dict):
+        return View(digest=digest, role="user", texts=tuple(_texts(value)))
     return _message(digest, value)
+
+
+def _canonical(value: Any) -> bytes | None:
+    """The value's meaning as bytes; None for what no parser or writer takes."""
+    if value is None:
+        return None
+    try:
+        return orjson.dumps(_meaning(value), option=orjson.OPT_SORT_KEYS)
+    except (orjson.JSONEncodeError, RecursionError):
+        return None
 
 
 def _digest(data: bytes) -> bytes:
@@ -64,9 +77,12 @@ def _meaning(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     kept = {key: _meaning(item) for key, item in value.items() if key not in _MEANINGLESS and item is not None and item != []}
-    if kept.get("type") in _TEXT_TYPES and set(kept) == {"type", "text"}:
+    kind = kept.get("type")
+    if not isinstance(kind, str):
+        kind = None
+    if kind in _TEXT_TYPES and set(kept) == {"type", "text"}:
         return {"text": kept["text"]}
-    if "type" in kept and "id" in kept and ("call_id" in kept or kept["type"] in ("message", "reasoning", "compaction", *_SYSTEM_ITEMS)):
+    if "id" in kept and ("call_id" in kept or kind in _ITEMS_WITH_IDS):
         del kept["id"]
     for place in ("content", "output"):
         if isinstance(kept.get(place), str):

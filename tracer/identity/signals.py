@@ -32,14 +32,17 @@ _LONGEST = 4096
 
 
 def signals(exchange: Exchange, fields: Mapping[str, Any], system_texts: tuple[str, ...]) -> Signals:
-    """(name, value) of every sign; `fields`: the body's top-level fields without its elements; names are `where:name`."""
+    """(name, value) of every sign; `fields`: the body's top-level fields without its elements; names are `where:name`.
+
+    What a body says beats the headers: those of a WebSocket are the upgrade's and hold for its first message at most.
+    """
     found: dict[str, str] = {}
     for name, value in exchange.request.headers:
         low = name.lower()
         if low in _HEADERS or low.startswith(_HEADER_PREFIXES):
             found.setdefault(f"header:{low}", value)
-    _turn_metadata(found, found.get("header:x-codex-turn-metadata"))
     _body(found, fields)
+    _turn_metadata(found, found.get("header:x-codex-turn-metadata"))
     for text in system_texts:
         if match := _SESSION_FOLDER.search(text):
             found.setdefault("system:session", match[1])

@@ -1,0 +1,67 @@
+"""Reads what was recorded and not yet read: what each exchange meant, how it ended, where it belongs. Off the recorder's path.
+
+The bytes are the truth; what is derived here can be derived again (`playhead reread`). Memory does not grow with the length of a
+conversation. Safe when two do it at once: both derive the same.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import fields
+from itertools import batched
+from typing import get_type_hints
+
+import msgspec
+
+from storage import exchanges, places, sessions, trails
+from storage.records import Exchange, ExchangeId
+from storage.trace import Trace
+from tracer.identity import Identity, Trail
+from tracer.prompts import Prompt, Prompts
+from tracer.sightings import sighted
+
+READER_VERSION = 1
+"""Raise it when what is derived changes: everything is then read again when it is next asked for."""
+
+_BATCH = 128
+_HINTS = get_type_hints(Trail)
+_KEPT = tuple(field.name for field in fields(Trail) if field.name != "placement")
+_PACK = msgspec.msgpack.Encoder()
+_UNPACK = msgspec.msgpack.Decoder(tuple[tuple(_HINTS[name] for name in _KEPT)])  # type: ignore[misc]
+
+
+def catch_up(trace: Trace) -> int:
+    """Reads what is unread, in order of start; how many exchanges that were. Idempotent."""
+    unread = exchanges.unread(trace, READER_VERSION)
+    if not unread:
+        return 0
+    identity = Identity(_remembered(trace, frozenset(unread)))
+    prompts = Prompts(trace)
+    replays = trails.replays(trace, unread)
+    for some in batched(unread, _BATCH):
+        _read(trace, identity, replays, prompts.of(some, exchanges.load_many(trace, some)))
+    return len(unread)
+
+
+def _read(trace: Trace, identity: Identity, replays: Collection[ExchangeId], batch: Iterable[tuple[Exchange, Prompt]]) -> None:
+    """One batch, saved at its end. Trails first: whatever happens, a call that counts as read is remembered.
+
+    A replay is read and not placed: it stands where the call stands that it repeats.
+    """
+    found = [sighted(exchange, prompt) for exchange, prompt in batch]
+    placed = [identity.place(each.sighting) for each in found if each.sighting and each.reading.exchange_id not in replays]
+    trails.save(trace, {trail.id: _packed(trail) for trail in placed})
+    placements = [trail.placement for trail in placed] + identity.corrections()
+    sessions.save(trace, [each.reading for each in found], placements, READER_VERSION)
+
+
+def _remembered(trace: Trace, unread: Collection[ExchangeId]) -> Iterator[Trail]:
+    """What was placed before, in order of start."""
+    contents = dict(trails.load(trace, READER_VERSION))
+    for placement in places.placements(trace):
+        content = contents.get(placement.exchange_id)
+        if content is not None and placement.exchange_id not in unread:
+            kept = _UNPACK.decode(content)
+            yield Trail(placement=placement, **dict(zip(_KEPT, kept, strict=True)))
+
+
+def _packed(trail: Trail) -> bytes:
+    return _PACK.encode([getattr(trail, name) for name in _KEPT])
