@@ -245,15 +245,17 @@ class Recorder:
 
 
 def failure_kind(flow: http.HTTPFlow, *, has_head: bool) -> FailureKind:
-    """Who or what broke a flow off, from the events and the states of its connections; mitmproxy's texts are not to be trusted."""
+    """Who or what broke a flow off, from the events and the states of its connections; mitmproxy's texts are not to be trusted.
+
+    A client that leaves while the upstream is still being connected to shows as a failed connection: mitmproxy gave it up itself.
+    """
     cut_by = flow.metadata.get(guards.CUT_BY)
+    is_connected = not _never_connected(flow.server_conn)
     if flow.client_conn.error == guards.TIMED_OUT:
         return FailureKind.TIMED_OUT
-    if cut_by == "client" or (cut_by is None and not _reads(flow.client_conn)):
+    if cut_by == "client" or not (_reads(flow.client_conn) or (cut_by == "upstream" and is_connected)):
         return FailureKind.CLIENT_LEFT
-    if has_head or (cut_by == "upstream" and not _never_connected(flow.server_conn)):
-        return FailureKind.SERVER_CUT
-    return FailureKind.UNREACHABLE
+    return FailureKind.SERVER_CUT if has_head or (cut_by == "upstream" and is_connected) else FailureKind.UNREACHABLE
 
 
 def _read_until_close(flow: http.HTTPFlow) -> bool:
