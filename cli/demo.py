@@ -21,11 +21,11 @@ from cli.children import Child
 
 AGENT = str(Path(__file__).with_name("demo_agent.py"))
 FOLDER = Path("demo-output")
-SESSIONS, AT_ONCE = 21, 6
+SESSIONS, AT_ONCE = 21, 7
 """More than 20 sessions: fewer would make every interval of the comparison a weak one."""
-CAPACITY_TOKENS = 12_000
+CAPACITY_TOKENS = 6_000
 """Less than the sessions that run at the same time have in their prompts: a cache under pressure."""
-SERVER = ("--prefill-tps", "12000", "--decode-tps", "400")
+SERVER = ("--prefill-tps", "8000", "--decode-tps", "200")
 QUICK_SERVER = ("--prefill-tps", "50000", "--decode-tps", "1000", "--base-ms", "1")
 
 
@@ -56,7 +56,7 @@ def demo(trace: str | None, as_json: bool, output: Path | None) -> None:
             console.say()
             click.echo(shown.run("compare", *runs))
         comparison = json.loads(shown.run("compare", *runs, "--json", told=False))
-        shown.run("report", *runs, "-o", str(report))
+        shown.run("report", *runs, "--rules", "vllm", "-o", str(report))
     if as_json:
         console.document({"report": str(report.resolve()), "sessions": sessions, "runs": runs, "comparison": comparison})
         return
@@ -90,18 +90,19 @@ def performed(shown: Shown) -> tuple[list[str], list[str]]:
     quick = children.start(shown.stack, "simulate", "--json", *QUICK_SERVER)
     large = children.start(shown.stack, "simulate", "--json", *SERVER)
     small = children.start(shown.stack, "simulate", "--json", *SERVER, "--capacity", str(CAPACITY_TOKENS))
-    sessions = recorded(shown, quick.announced()["url"])
+    sessions, alone = recorded(shown, quick.announced()["url"])
+    which = () if alone else sessions
     runs = []
     for number, server, cache in ((2, large, "a cache without limit"), (3, small, f"a cache of {CAPACITY_TOKENS:,} tokens")):
         console.say(f"{number}. The same sessions, played to a server with {cache}")
-        played = json.loads(shown.run("replay", *sessions, "--target", server.announced()["url"], "--json"))
+        played = json.loads(shown.run("replay", *which, "--target", server.announced()["url"], "--json"))
         runs.append(str(played["run"]))
         console.say(f"   {played['turns']} calls in {console.duration(played['makespan_s'])}, {played['failed']} failed")
     return sessions, runs
 
 
-def recorded(shown: Shown, server: str) -> list[str]:
-    """Has the agent work through the recorder; the ids of the sessions this made."""
+def recorded(shown: Shown, server: str) -> tuple[list[str], bool]:
+    """Has the agent work through the recorder; the ids of the sessions this made, and whether the trace holds no others."""
     console.say(f"1. An agent at work on {SESSIONS} tasks, recorded")
     began = datetime.now(UTC)
     recorder = shown.start("record", "--upstream", server, "--listen", "127.0.0.1:0", "--json")
@@ -112,7 +113,7 @@ def recorded(shown: Shown, server: str) -> list[str]:
     listed = json.loads(shown.run("sessions", "--json", told=False))
     mine = [session for session in listed if datetime.fromisoformat(session["started_at"]) >= began]
     console.say(f"   {counts(mine)}")
-    return [session["id"] for session in mine]
+    return [session["id"] for session in mine], len(mine) == len(listed)
 
 
 def counts(sessions: list[dict[str, Any]]) -> str:
