@@ -42,8 +42,9 @@ def compare(trace: str | None, as_json: bool, a: str, b: str, margin: float, lim
 def _arm(trace: Any, text: str) -> "Arm":
     from replay.compare import Arm
     from storage import exchanges, ids, runs
+    from storage.records import RunId
 
-    run = runs.load(trace, ids.parse(trace, text, "r")[1])
+    run = runs.load(trace, RunId(ids.parse(trace, text, "r")[1]))
     return Arm(run=run, rows=exchanges.listing(trace, runs=[run.id]))
 
 
