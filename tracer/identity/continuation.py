@@ -3,6 +3,7 @@
 Pure, over what identity remembers. Does not look at ids of sessions or agents.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ _CONTRADICTED = -2
 _LATE_NS = 50_000_000
 """A try may be seen to start this long before the failed one is seen to end: they are two connections."""
 _LEAST_WORDS = 4
+_TAG = re.compile(r"</?[A-Za-z_][\w\-]*>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,17 @@ def _by_summary(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continu
     for known in memory.sessions_of(sighting.client, sighting.pid):
         for key in known.threads:
             trail = memory.threads[key].before(sighting.started_ns, ("compaction",))
-            if trail is None or len(trail.reply_text) < _LEAST_WORDS or not allowed(trail):
+            if trail is None or not allowed(trail):
                 continue
-            if any(trail.reply_text in head for head in heads):
+            summary = _longest_piece(trail.reply_text)
+            if len(summary) >= _LEAST_WORDS and any(summary in head for head in heads):
                 return Continuation(trail, "text", 0.7)
     return None
+
+
+def _longest_piece(text: str) -> str:
+    """The longest stretch between tags: agents take the tags around a summary away, and what stands in some of them."""
+    return max((piece.strip() for piece in _TAG.split(text)), key=len)
 
 
 def _by_texts(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continuation | None:

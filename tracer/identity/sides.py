@@ -10,6 +10,8 @@ _LEAST_WORDS = 4
 _LEAST_REPLY = 16
 _RECENT_TURNS = 8
 _RECENT_NS = 600_000_000_000
+_NEVER_FIRST = frozenset(("compaction", "commit_message"))
+"""These have something to work on: where no words tell whose it is, that of the session used last."""
 
 
 def served(memory: Memory, sighting: Sighting) -> tuple[Known, float] | None:
@@ -22,7 +24,13 @@ def served(memory: Memory, sighting: Sighting) -> tuple[Known, float] | None:
     for known in sessions:
         if sighting.pid is not None and sighting.pid in known.pids:
             return known, 0.5
+    if sighting.kind in _NEVER_FIRST:
+        return next(((known, 0.3) for known in sessions if known.has_turns and _is_recent(memory, known, sighting.started_ns)), None)
     return None
+
+
+def _is_recent(memory: Memory, known: Known, now_ns: int) -> bool:
+    return any(now_ns - trail.ended_ns <= _RECENT_NS for trail in _recent(memory, known, now_ns))
 
 
 def adopted(memory: Memory, sighting: Sighting) -> Known | None:
