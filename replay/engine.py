@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 CONNECT_AHEAD_NS = 100_000_000
 """How long before a turn is due its connection is looked after, so that a new handshake is over when the clock strikes."""
 
+SETTLE_NS = 10_000_000
+"""How long after what it waits for was sent a turn is prepared: sessions that start together are all sent before any work begins beside."""
+
 
 class Clock(Protocol):
     """Monotonic ns, and a sleep that ends not before a given stamp."""
@@ -114,8 +117,8 @@ class _Session[Prepared]:
         before = [self._latches[other] for other in scheduled.turn.after]
         for latch in before:
             await latch.started.wait()
-        if not before:
-            await self._clock.sleep_until(self._due_ns + scheduled.gap_ns - 10 * CONNECT_AHEAD_NS)
+        begin_ns = self._clock.now_ns() + SETTLE_NS if before else self._due_ns + scheduled.gap_ns - 10 * CONNECT_AHEAD_NS
+        await self._clock.sleep_until(begin_ns)
         prepared = await self._player.prepare(self._slot, self._lane, scheduled)
         ready_ns = max([await latch.ended for latch in before], default=self._due_ns) + scheduled.gap_ns
         await self._clock.sleep_until(ready_ns - CONNECT_AHEAD_NS)

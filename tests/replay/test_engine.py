@@ -158,7 +158,7 @@ def test_a_turn_is_prepared_while_what_it_waits_for_is_under_way() -> None:
     """Loading and editing do not add to the gap, and no body is loaded long before."""
     player = Scripted(took_ms={2: 3_000})
     run(player, lane(1, (1, (), 0), (2, (1,), 30), (3, (2,), 30), (4, (), 60_000)))
-    assert player.prepared_ms == {1: 0, 2: 0, 3: 130, 4: 59_000}
+    assert player.prepared_ms == {1: 0, 2: 10, 3: 140, 4: 59_000}
 
 
 def test_cancelling_starts_nothing_more() -> None:
