@@ -14,9 +14,9 @@ LANES = 16
 """Lanes drawn for a session; its other threads are counted."""
 SESSIONS = 24
 """Sessions drawn of a subject."""
-LONG_IDLE = 0.15
-"""An idle stretch longer than this share of the busy time is cut to a twentieth of it, and marked with its length."""
-SHORT = 0.05
+LONG_IDLE = 0.5
+"""An idle stretch longer than this share of the busy time is cut to a tenth of it, and marked with its length."""
+SHORT = 0.1
 LEAST_WIDTH = 0.15
 
 
