@@ -16,7 +16,7 @@ from tracer.addon import Recorder
 from tracer.proxy import Listener, Settings, serve
 from tracer.redaction import Redaction
 
-FLUSH_INTERVAL_S = 0.4
+FLUSH_INTERVAL_S = 0.5
 """A killed recorder loses no more than what came in so long; each transaction costs as much as some thirty chunks."""
 
 REPEAT_AFTER_S = 10.0
