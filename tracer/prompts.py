@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage import elements
-from storage.records import Exchange, ExchangeId
+from storage.records import Exchange, ExchangeId, Split
+from storage.skeleton import canonical
 from storage.trace import Trace
 from tracer import wire
 from tracer.identity.canonical import View, view
@@ -85,7 +86,7 @@ class Prompts:
         self._learn(paths)
         for number, exchange in zip(ids, loaded, strict=True):
             path = paths.get(number, ())
-            yield exchange, self._known(path) if path else _unkept(exchange)
+            yield exchange, self._known(path) if path else prompt_of(exchange)
 
     def _known(self, path: Sequence[int]) -> Prompt:
         return Prompt(steps=tuple(self._steps[node] for node in path), key=path[-1].to_bytes(8, "big"))
@@ -119,14 +120,11 @@ class Prompts:
         return path[at:]
 
 
-def _unkept(exchange: Exchange) -> Prompt:
+def prompt_of(exchange: Exchange) -> Prompt:
     """The prompt of a body that the tree does not hold: taken apart here where its dialect can."""
-    split = wire.split(exchange.request)
+    split = wire.split(exchange.request) or Split(b"", ())
     steps: list[Step] = []
-    for element in split.elements if split else ():
-        kept, at = b"", element.start
-        for start, end in element.cuts:
-            kept, at = kept + split.body[at:start] if split else b"", end
-        kept += split.body[at : element.end] if split else b""
-        steps.append(step(steps[-1] if steps else None, view(element.group, kept)))
+    for element in split.elements:
+        seen = view(element.group, canonical(split.body, element))
+        steps.append(step(steps[-1] if steps else None, seen))
     return Prompt(steps=tuple(steps), key=hashlib.blake2b(exchange.request.body, digest_size=16).digest())
