@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from tracer.identity.canonical import SHOWN_CHARACTERS, token, view
 
+KEYS = ["type", "role", "content", "parts", "id", "text"]
+USE = {"type": "tool_use", "id": "toolu_0001", "name": "ls", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "toolu_0001", "content": "out"}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["type", "role", "content", "parts", "id", "text"]) | st.text(), inner),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS) | st.text(), inner),
     max_leaves=12,
 )  # fmt: skip
 
@@ -57,8 +60,8 @@ def test_other_words_roles_and_calls_differ() -> None:
 @pytest.mark.parametrize(
     ("value", "role", "calls", "answers"),
     [
-        ({"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_0001", "name": "ls", "input": {}}]}, "assistant", ("toolu_0001",), ()),
-        ({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_0001", "content": "out"}]}, "user", (), ("toolu_0001",)),
+        ({"role": "assistant", "content": [USE]}, "assistant", ("toolu_0001",), ()),
+        ({"role": "user", "content": [RESULT]}, "user", (), ("toolu_0001",)),
         ({"role": "assistant", "tool_calls": [{"id": "call_0001", "function": {}}]}, "assistant", ("call_0001",), ()),
         ({"role": "tool", "tool_call_id": "call_0001", "content": "out"}, "tool", (), ("call_0001",)),
         ({"type": "custom_tool_call", "call_id": "call_0001", "name": "sh", "input": "x"}, "assistant", ("call_0001",), ()),
