@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 import time
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -53,7 +53,7 @@ def asked(url: str) -> None:
     connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
     try:
         connection.getresponse().read()
-    except OSError:
+    except (OSError, HTTPException):
         pass
     finally:
         connection.close()
