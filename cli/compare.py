@@ -22,6 +22,9 @@ def compare(trace: str | None, as_json: bool, a: str, b: str, margin: float, lim
 
     Turns are paired; intervals come from drawing whole sessions (95 %, 2000 draws). `worse` and `better` need the whole interval
     beyond the margin.
+
+    \b
+    Example: playhead compare r1 r2 --fail-if ttft_ms:+10%
     """
     from replay import compare as comparing
     from storage.errors import VerdictError

@@ -33,13 +33,15 @@ QUICK_SERVER = ("--prefill-tps", "50000", "--decode-tps", "1000", "--base-ms", "
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The report. [demo-output/report.html]"
 )
-@options.trace_option
+@click.option(
+    "--trace", envvar="PLAYHEAD_TRACE", metavar="FILE|URL", help="The trace to record into. [PLAYHEAD_TRACE; else demo-output/demo.trace]"
+)
 @options.json_option
 def demo(trace: str | None, as_json: bool, output: Path | None) -> None:
     """See everything once: record a small agent, replay it to two servers, compare, report.
 
     The agent calls tools and starts sub-agents; the servers are simulated and differ in the size of their prefix cache only. No key
-    and no network is needed, and it takes about half a minute. Without --trace and -o it writes to the folder demo-output.
+    and no network is needed, and it takes about half a minute.
 
     \b
     Example: playhead demo

@@ -64,6 +64,9 @@ def replay(trace: str | None, as_json: bool, dry_run: bool, sessions: tuple[str,
 
     Each turn is sent when all it waited for then is over and its gap has passed. The answers become exchanges of this trace:
     see them with `playhead exchanges RUN`, hold two runs against each other with `playhead compare RUN RUN`.
+
+    \b
+    Example: playhead replay latest --target http://127.0.0.1:8000
     """
     from replay.run import replay as play
 

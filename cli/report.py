@@ -32,6 +32,9 @@ def report(trace: str | None, as_json: bool, which: tuple[str, ...], output: Pat
 
     Two runs are held against each other, the second against the first. Without RUN or SESSION: everything recorded.
     `latest` is the latest session. An HTML report is one file that fetches nothing.
+
+    \b
+    Example: playhead report r1 r2 -o report.html
     """
     import importlib
     import time

@@ -12,6 +12,9 @@ def reread(trace: str | None, as_json: bool) -> None:
     """Derive calls, sessions and threads again from the recorded bytes.
 
     The bytes are not touched. Sessions keep their ids and the names you gave them.
+
+    \b
+    Example: playhead reread
     """
     from storage import sessions as stored
     from tracer import reading

@@ -24,6 +24,9 @@ def reuse(trace: str | None, as_json: bool, which: tuple[str, ...], **how: Any) 
     """Account for prompt tokens: what could be reused, what rules allow, what was reported.
 
     Without SESSION or RUN: everything recorded. `latest` is the latest session.
+
+    \b
+    Example: playhead reuse latest --rules vllm
     """
     from replay.reuse import survey, words
     from tracer import reading

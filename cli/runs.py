@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 @options.trace_option
 @options.json_option
 def runs(trace: str | None, as_json: bool) -> None:
-    """List the replays of a trace, in order."""
+    """List the replays of a trace, in order.
+
+    \b
+    Example: playhead runs
+    """
     from storage import runs as stored
 
     with options.open_trace(trace) as opened:

@@ -64,6 +64,9 @@ def simulate(listen: str, as_json: bool, **chosen: Any) -> None:
 
     Speaks Anthropic Messages, OpenAI Chat Completions and Responses, and Gemini. The time to the first token is the fixed part plus
     the uncached prompt tokens; requests do not slow each other. Tokens are o200k over each element of the prompt.
+
+    \b
+    Example: playhead simulate --capacity 50000 --listen 127.0.0.1:8000
     """
     import asyncio
 

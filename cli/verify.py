@@ -14,6 +14,9 @@ def verify(trace: str | None, as_json: bool) -> None:
     """Rebuild every body and check it against the sha256 taken when it was written.
 
     Exit code 0: whole; 3: something is wrong, and what.
+
+    \b
+    Example: playhead verify
     """
     from storage import verify as checking
     from storage.errors import VerdictError

@@ -22,15 +22,18 @@ Ids: `e12` an exchange, `t5` a thread, `s3` a session, `r2` a run; `latest` is t
 
 def cli_reference() -> str:
     """docs/reference/cli.md: what `--help` says of each command."""
-    pages = ["# Command line", INTRODUCTION, page("playhead", command_line.main)]
-    pages += [page(f"playhead {listed.name}", command_line.load(listed)) for listed in command_line.COMMANDS]
+    pages = ["# Command line", INTRODUCTION, page(command_line.main)]
+    pages += [page(command_line.load(listed)) for listed in command_line.COMMANDS]
     return "\n\n".join(pages) + "\n"
 
 
-def page(path: str, command: click.Command) -> str:
+def page(command: click.Command) -> str:
     """One command: its help as an 80 column terminal shows it."""
-    context = click.Context(command, info_name=path, terminal_width=80, max_content_width=80)
-    return f"## {path}\n\n```text\n{command.get_help(context).rstrip()}\n```"
+    shown = {"terminal_width": 80, "max_content_width": 80}
+    context = click.Context(command_line.main, info_name="playhead", **{**command_line.main.context_settings, **shown})
+    if command is not command_line.main:
+        context = click.Context(command, info_name=command.name, parent=context, **shown)
+    return f"## {context.command_path}\n\n```text\n{command.get_help(context).rstrip()}\n```"
 
 
 def metrics_reference() -> str:

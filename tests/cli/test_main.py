@@ -44,10 +44,10 @@ def test_the_overview_names_every_command() -> None:
 
 @pytest.mark.parametrize("listed", COMMANDS, ids=lambda listed: listed.name)
 def test_every_command_explains_itself(listed: command_line.Listed) -> None:
-    """Its help fits 80 columns, and every option says what it is for."""
+    """Its help fits 80 columns, shows an example, and every option says what it is for."""
     command = command_line.load(listed)
     assert command.name == listed.name
-    assert command.help
+    assert f"playhead {listed.name}" in (command.help or ""), "its help has no example"
     for option in command.params:
         assert not isinstance(option, click.Option) or option.help, f"{listed.name} {option.name} has no help"
     done = CliRunner().invoke(main, [listed.name, "--help"], terminal_width=80)
