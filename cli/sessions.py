@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 def sessions(trace: str | None, as_json: bool) -> None:
     """List the sessions of a trace, in order of their first request.
 
-    `ideal` is the share of the prompt tokens that an infinite prefix cache could have reused, once `playhead reuse` has computed it.
+    `ideal` is the share of the prompt tokens that an infinite prefix cache could have reused.
+
+    \b
+    Example: playhead sessions --trace work.trace
     """
+    from replay.reuse import survey
     from storage import sessions as stored
     from tracer import reading
 
     with options.open_trace(trace) as opened:
         reading.catch_up(opened)
+        survey.refresh(opened)
         found = stored.listing(opened)
     if as_json:
         console.document([rows.session_keys(row) for row in found])

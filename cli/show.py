@@ -1,5 +1,6 @@
 """`playhead show`: one exchange, thread or session as people read it, or the exact bytes of one exchange."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,7 +44,7 @@ def show(trace: str | None, as_json: bool, which: str, raw: str | None, decoded:
         reading.catch_up(opened)
         kind, number = ids.parse(opened, which, "e" if raw or chunks else "set")
         if raw:
-            click.get_binary_stream("stdout").write(_body(opened, ExchangeId(number), raw, decoded=decoded))
+            sys.stdout.buffer.write(_body(opened, ExchangeId(number), raw, decoded=decoded))
         elif chunks:
             _chunks(opened, ExchangeId(number))
         elif kind == "e":
@@ -257,15 +258,16 @@ def _thread_lines(found: "Sequence[ExchangeRow]", threads: "Sequence[int | None]
 
 
 def _turn_line(row: "ExchangeRow", start_ns: int) -> str:
+    """One line of at most some 70 columns, so that threads two levels deep still fit a terminal of 80."""
     parts = [
-        f"e{row.id}".ljust(6),
-        f"+{console.duration((row.started_ns - start_ns) / 1e9)}".rjust(9),
-        f"{row.kind} {row.number or ''}".ljust(12),
-        f"{console.count(row.usage.prompt) or '-':>9} prompt",
-        f"{console.count(row.usage.cached) or '-':>9} cached",
+        f"e{row.id}".ljust(5),
+        f"+{console.duration((row.started_ns - start_ns) / 1e9)}".rjust(8),
+        f"{row.kind} {row.number or ''}".ljust(8),
+        f"{console.count(row.usage.prompt) or '-':>8} in",
+        f"{console.count(row.usage.cached) or '-':>8} cached",
         f"{console.count(row.usage.output) or '-':>6} out",
-        f"TTFT {console.milliseconds(rows.milliseconds(row.marks.first_content_ns)) or '-'}",
+        console.milliseconds(rows.milliseconds(row.marks.first_content_ns)) or "-",
     ]
     if row.state != "complete":
         parts.append(ending(row))
-    return "  ".join(parts)
+    return " ".join(parts)

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from storage import database
 from storage.records import ExchangeId
-from storage.schema import ideal
+from storage.schema import calls, exchanges, ideal, replayed
 from storage.trace import Trace
 
 
@@ -35,6 +35,23 @@ def save(trace: Trace, rows: Sequence[IdealRow]) -> None:
         for some in batched(rows, 500):
             connection.execute(sa.delete(ideal).where(ideal.c.exchange_id.in_([row.exchange_id for row in some])))
             connection.execute(sa.insert(ideal), [asdict(row) for row in some])
+
+
+def is_complete(trace: Trace, ledger_version: int) -> bool:
+    """Whether every recorded model call that was answered (token counts apart) has a row of this version."""
+    answered = sa.and_(exchanges.c.method == "POST", exchanges.c.status.between(200, 299))
+    asked = sa.and_(calls.c.dialect.is_not(None), calls.c.kind != "count_tokens")
+    counted = sa.and_(ideal.c.exchange_id == calls.c.exchange_id, ideal.c.ledger_version == ledger_version)
+    missing = (
+        sa.select(calls.c.exchange_id)
+        .join(exchanges, exchanges.c.id == calls.c.exchange_id)
+        .outerjoin(ideal, counted)
+        .outerjoin(replayed, replayed.c.exchange_id == calls.c.exchange_id)
+        .where(answered, asked, ideal.c.exchange_id.is_(None), replayed.c.run_id.is_(None))
+        .limit(1)
+    )
+    with trace.engine.connect() as connection:
+        return connection.execute(missing).first() is None
 
 
 def load(trace: Trace, ids: Sequence[ExchangeId] = ()) -> dict[ExchangeId, IdealRow]:

@@ -40,6 +40,12 @@ def ledger_of(trace: Trace, asked: Asked) -> Ledger:
     return Ledger(rows=tuple(rows), totals=totals(rows), rule=asked.rule)
 
 
+def refresh(trace: Trace) -> None:
+    """Counts what was recorded since the ledger was last made, so that listings show every session's ideal share."""
+    if not reuse_rows.is_complete(trace, VERSION):
+        ledger_of(trace, Asked())
+
+
 def is_salted(run: Run) -> bool:
     """Whether a run kept the cache of each copy of each session apart by a salt in the body."""
     edits = run.settings.get("edits", ())
