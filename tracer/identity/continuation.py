@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from storage.records import ExchangeId
 from tracer.identity.canonical import View
-from tracer.identity.kinds import is_continuation
+from tracer.identity.kinds import THREAD_KINDS, is_continuation
 from tracer.identity.memory import Memory, Sighting, Thread, Trail, plain
 
 _ANSWER_ELEMENTS = 8
@@ -37,7 +37,7 @@ def continuation(memory: Memory, sighting: Sighting, allowed: Allowed) -> Contin
     """The call that this one goes on from, among those allowed; None when it repeats nothing known."""
     return (
         _by_lineage(memory, sighting, allowed)
-        or _by_same_prompt(memory, sighting, allowed)
+        or repetition(memory, sighting, allowed)
         or _by_prefix(memory, sighting, allowed)
         or _by_call_ids(memory, sighting, allowed)
         or _by_summary(memory, sighting, allowed)
@@ -54,8 +54,8 @@ def _by_lineage(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continu
     return None
 
 
-def _by_same_prompt(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continuation | None:
-    """The very prompt of a call that failed and was not tried again."""
+def repetition(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continuation | None:
+    """The very prompt of a call of the same kind that failed and was not tried again."""
     for trail in _same_state(memory, sighting, len(sighting.chain) - 1):
         if allowed(trail) and trail.failed == "upstream" and trail.id not in memory.retried and trail.kind == sighting.kind:
             return Continuation(trail, "prefix", 0.8)
@@ -67,7 +67,12 @@ def _by_prefix(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continua
     for depth in range(len(sighting.chain) - 2, -1, -1):
         best: tuple[int, Trail] | None = None
         for trail in _same_state(memory, sighting, depth):
-            if allowed(trail) and (score := _agreement(trail, sighting, depth)) > _CONTRADICTED and (best is None or score > best[0]):
+            if (
+                trail.kind in THREAD_KINDS
+                and allowed(trail)
+                and (score := _agreement(trail, sighting, depth)) > _CONTRADICTED
+                and (best is None or score > best[0])
+            ):
                 best = score, trail
         if best is not None:
             return Continuation(best[1], "prefix", 0.95 if best[0] >= 4 else 0.7)

@@ -13,6 +13,8 @@ THREAD_KINDS = frozenset(("turn", "memory", "prewarm"))
 """Kinds that carry a conversation on; all others are asked on the side and answered once."""
 
 _REQUEST_KINDS = {"prewarm": "prewarm", "compaction": "compaction", "turn": "turn", "memory": "memory", "title": "title"}
+_SUBAGENTS = {"compact": "compaction", "memory_consolidation": "memory"}
+"""Codex's sub-agents that it runs by itself, by the name it gives them."""
 _HEAD = 600
 
 _MARKS = (
@@ -71,6 +73,9 @@ def _by_wire(path: str, signs: Mapping[str, str], views: Sequence[View], setting
         return "compaction"
     if "compaction" in signs.get("header:x-interaction-type", "") or signs.get("header:x-claude-code-request-class") == "compaction":
         return "compaction"
+    for sign in ("metadata:x-openai-subagent", "header:x-openai-subagent"):
+        if signs.get(sign) in _SUBAGENTS:
+            return _SUBAGENTS[signs[sign]]
     named = _REQUEST_KINDS.get(signs.get("metadata:request_kind", ""))
     if named not in (None, "turn"):
         return named

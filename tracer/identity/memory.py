@@ -200,7 +200,7 @@ class Memory:
             order.append(known.key)
 
     def _index(self, trail: Trail) -> None:
-        if trail.state and trail.kind in THREAD_KINDS:
+        if trail.state:
             same = self.states[trail.state]
             same.append(trail.id)
             del same[:-_SAME_STATE]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from storage.records import Placement
-from tracer.identity.continuation import Continuation, continuation, retried
+from tracer.identity.continuation import Continuation, continuation, repetition, retried
 from tracer.identity.dependencies import dependencies, fresh_views, gap_ns
 from tracer.identity.kinds import THREAD_KINDS
 from tracer.identity.memory import Memory, Sighting, Thread, Trail, plain
@@ -154,10 +154,10 @@ class Identity:
         return None
 
     def _by_content(self, sighting: Sighting) -> _Match:
-        if sighting.kind in _OF_A_THREAD or sighting.kind == "router":
-            found = continuation(self.memory, sighting, lambda _: True)
-            if found is not None:
-                return self._going_on(sighting, found)
+        look = continuation if sighting.kind in _OF_A_THREAD or sighting.kind == "router" else repetition
+        found = look(self.memory, sighting, lambda _: True)
+        if found is not None:
+            return self._going_on(sighting, found)
         recent = [known.key for known in self.memory.sessions_of(sighting.client, sighting.pid)]
         started = claim(self.memory, sighting, recent)
         if started is not None:

@@ -17,8 +17,8 @@ _NEVER_FIRST = frozenset(("compaction", "commit_message"))
 def served(memory: Memory, sighting: Sighting) -> tuple[Known, float] | None:
     """The session that a side call serves, and how sure that is; None when nothing tells."""
     text = plain("\n".join(text for view in sighting.talk for text in (*view.texts, *view.results)), 20_000)
-    sessions = memory.sessions_of(sighting.client, sighting.pid)
-    for known in sessions:
+    sessions = [known for known in memory.sessions_of(sighting.client, sighting.pid) if _may_serve(memory, known, sighting)]
+    for known in sessions if not _asks_first(sighting) else ():
         if any(_repeats(text, trail) for trail in _recent(memory, known, sighting.started_ns)):
             return known, 0.6
     for known in sessions:
@@ -27,6 +27,18 @@ def served(memory: Memory, sighting: Sighting) -> tuple[Known, float] | None:
     if sighting.kind in _NEVER_FIRST:
         return next(((known, 0.3) for known in sessions if known.has_turns and _is_recent(memory, known, sighting.started_ns)), None)
     return None
+
+
+def _asks_first(sighting: Sighting) -> bool:
+    """A router is asked before the turn that it is for: with no history, equal words are those of another session."""
+    return sighting.kind == "router" and not any(view.role == "assistant" for view in sighting.talk)
+
+
+def _may_serve(memory: Memory, known: Known, sighting: Sighting) -> bool:
+    """A session is given its title once: a second one with the same words is for another session."""
+    if sighting.kind != "title":
+        return True
+    return not any(trail.kind == "title" and not trail.failed for key in known.threads for trail in memory.threads[key].trails[:16])
 
 
 def _is_recent(memory: Memory, known: Known, now_ns: int) -> bool:

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from tracer.identity.memory import Memory, Sighting, Trail
 
 _LEAST_WORDS = 8
+_LEAST_WORDS_OF_ANY_TOOL = 24
+"""So long must an argument be to count when the tool's name says nothing of agents: short ones are equal by chance."""
 _STARTS_AGENTS = re.compile(r"agent|task|spawn|delegat|assign|worker|dispatch", re.IGNORECASE)
 _RECENT = 200
 """Answers of one session looked at, the newest first."""
+_RECENT_NS = 3_600_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def _answers(memory: Memory, session: str, before_ns: int) -> Iterator[Trail]:
     known = memory.sessions.get(session)
     trails = [trail for key in (known.threads if known else ()) for trail in memory.threads[key].trails[-_RECENT:] if trail.spawns]
     trails.sort(key=lambda trail: trail.ended_ns, reverse=True)
-    return (trail for trail in trails[:_RECENT] if trail.started_ns < before_ns)
+    return (trail for trail in trails[:_RECENT] if trail.started_ns < before_ns <= trail.ended_ns + _RECENT_NS)
 
 
 def _matching(memory: Memory, trail: Trail, opening: list[str]) -> Claim | None:
@@ -72,7 +75,7 @@ def _matching(memory: Memory, trail: Trail, opening: list[str]) -> Claim | None:
 def _opens(words: tuple[str, ...], opening: list[str], starts_agents: bool) -> bool:
     """Whether an argument of the call is one of the first words, or stands in them when the tool is one that starts agents."""
     for word in words:
-        if len(word) < _LEAST_WORDS:
+        if len(word) < (_LEAST_WORDS if starts_agents else _LEAST_WORDS_OF_ANY_TOOL):
             continue
         if word in opening or (starts_agents and any(word in text for text in opening)):
             return True

@@ -24,6 +24,7 @@ TOOL = {"type": "function", "function": {"name": "ls", "parameters": {}}}
         ("side", [user("x")], {"headers": (("x-claude-code-request-class", "auxiliary"),)}),
         ("side", [user("quota")], {"fields": {"max_tokens": 1}}),
         ("prewarm", [user("x")], {"fields": {"generate": False}}),
+        ("memory", [user("x")], {"headers": (("x-openai-subagent", "memory_consolidation"),)}),
         ("title", [system("Generate a short title for the following conversation."), user("x")], {}),
         ("commit_message", [system("Write a conventional commit message for this diff."), user("x")], {}),
         ("compaction", [system("Summarize the conversation so far."), user("x")], {}),

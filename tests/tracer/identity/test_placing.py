@@ -219,3 +219,42 @@ def test_identity_goes_on_from_what_it_remembered() -> None:
     more = later.say([user("Hello there"), assistant("Hi, who are you?"), user("Nobody")], assistant("x"))
     assert more.placement.thread_key == trails[0].placement.thread_key
     assert more.placement.number == 2
+
+
+def test_a_router_without_history_is_not_that_of_an_older_session_with_the_same_words() -> None:
+    """It is asked before its turn: the session that has that turn already is another."""
+    wire = Wire()
+    routing, words = system("You are a specialized Task Routing AI."), user("Write the notes")
+    old = [wire.say([routing, words], assistant("{}")), wire.say([system("Main"), words], assistant("Done."))]
+    new = [wire.say([routing, words], assistant("{}")), wire.say([system("Main"), words], assistant("Done, too."))]
+    assert old[0].placement.session_key == old[1].placement.session_key
+    assert new[0].placement.session_key == new[1].placement.session_key
+    assert old[0].placement.session_key != new[0].placement.session_key
+
+
+def test_a_side_call_that_failed_is_tried_again_in_its_session() -> None:
+    """A refused router is the same router again, though its session has nothing else yet."""
+    wire = Wire()
+    talk = [system("You are a specialized Task Routing AI."), user("Write the notes")]
+    first = wire.say(talk, assistant(""), status=500)
+    again = wire.say(talk, assistant("{}"))
+    assert again.placement.session_key == first.placement.session_key
+    assert again.placement.retry_of == first.id
+
+
+def test_words_of_a_tool_that_starts_no_agent_are_no_sub_agent() -> None:
+    """A user may type what stood in a short argument."""
+    wire = Wire()
+    first = wire.say([user("Begin it")], calls(("call_0001", "shell", {"description": "List files"})))
+    other = wire.say([user("List files")], assistant("a b"))
+    assert other.placement.session_key != first.placement.session_key
+
+
+def test_a_commit_message_without_known_words_goes_to_the_session_used_last() -> None:
+    """It has something to work on; how unsure that is stands beside it."""
+    wire = Wire()
+    wire.say([user("Paint the house")], assistant("Which colour?"))
+    last = wire.say([user("Cut the lawn")], assistant("How short?"))
+    commit = wire.say([system("Write a conventional commit message for this diff."), user("+ green")], assistant("feat: green"))
+    assert commit.placement.session_key == last.placement.session_key
+    assert commit.placement.confidence == 0.3
