@@ -127,6 +127,11 @@ class Player:
         return heard.end_ns
 
     async def _hear(self, prepared: Prepared) -> sender.Heard:
+        if prepared.connection is not None and not prepared.connection.is_open:
+            # Taken before the gap, closed by the server since: llama.cpp ends every stream that way, and it offers keep-alive.
+            self.slots[prepared.slot].drop(prepared.connection)
+            prepared.connection = None
+            await self.connect(prepared)
         if prepared.connection is None:
             return sender.unreached(prepared.unreached or OSError("not connected"))
         return await sender.send(self.slots[prepared.slot], prepared.connection, prepared.message)

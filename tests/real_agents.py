@@ -32,6 +32,8 @@ class Agent:
     variables: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     """Put into HOME before it starts."""
+    unreported: tuple[str, ...] = ()
+    """Kinds of calls that stream and do not ask for usage: their counts are unknown."""
     node: int | None = None
     """The least major version of node that it runs on, where the machine's may be older."""
 
@@ -94,6 +96,7 @@ AIDER = Agent(
     ),
     variables={"OPENAI_API_KEY": KEY},
     calls=("turn", "commit_message") * 2,
+    unreported=("turn",),
 )
 GEMINI_CLI = Agent(
     client="gemini-cli",

@@ -33,9 +33,10 @@ def test_a_real_agent_completes_a_task(agent: Agent, tmp_path: Path) -> None:
     assert [row["status"] for row in served] == [200] * len(agent.calls)
     _one_session(agent, trace)
     rows = [row for row in listed(trace, "exchanges") if row["dialect"] and row["method"] == "POST"]
-    _as_served(rows, served)
-    _reused(agent, rows)
-    _report(agent, rows)
+    told = [(row, _as_served(agent, row, served)) for row in rows]
+    assert [row["kind"] for row in rows] == list(agent.calls)
+    _reused(agent, [true for row, true in told if row["kind"] == "turn"])
+    _report(agent, told)
     assert real_agents.KEY.encode() not in trace.read_bytes()
     subprocess.run([*PLAYHEAD, "verify", "--trace", str(trace)], capture_output=True, timeout=60, check=True)
 
@@ -47,34 +48,30 @@ def _one_session(agent: Agent, trace: Path) -> None:
     assert session["threads"] == 1
 
 
-def _as_served(rows: list[dict[str, Any]], served: list[dict[str, Any]]) -> None:
-    """Each request byte for byte as the server got it, with the tokens that it counted."""
-    said = {row["request_sha256"]: row for row in served}
-    assert len(rows) == len(served)
-    for row in rows:
-        assert row["state"] == "complete"
-        true = said[row["request_sha256"]]
-        assert [row[key] for key in ("prompt_tokens", "cached_tokens", "output_tokens")] == [
-            true[key] for key in ("prompt_tokens", "cached_tokens", "output_tokens")
-        ]
+def _as_served(agent: Agent, row: dict[str, Any], served: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the server did with this request, which it got byte for byte; the trace has its counts, or none where none were asked for."""
+    (true,) = (one for one in served if one["request_sha256"] == row["request_sha256"])
+    counts = ("prompt_tokens", "cached_tokens", "output_tokens")
+    expected = [None] * 3 if row["kind"] in agent.unreported else [true[count] for count in counts]
+    assert row["state"] == "complete"
+    assert [row[count] for count in counts] == expected
+    return true
 
 
-def _reused(agent: Agent, rows: list[dict[str, Any]]) -> None:
+def _reused(agent: Agent, turns: list[dict[str, Any]]) -> None:
     """Every turn reuses more than the one before; tool-calling agents end with nearly the whole prompt from the cache."""
-    assert sorted(row["kind"] for row in rows) == sorted(agent.calls)
-    cached = [row["cached_tokens"] for row in rows if row["kind"] == "turn"]
+    cached = [true["cached_tokens"] for true in turns]
     assert cached == sorted(set(cached))
-    last = [row for row in rows if row["kind"] == "turn"][-1]
-    assert last["cached_tokens"] / last["prompt_tokens"] > (0.5 if agent.client == "aider" else 0.9)
+    assert cached[-1] / turns[-1]["prompt_tokens"] > (0.5 if agent is real_agents.AIDER else 0.9)
 
 
-def _report(agent: Agent, rows: list[dict[str, Any]]) -> None:
+def _report(agent: Agent, told: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     """The row of docs/guide/real-agents.md, appended where PLAYHEAD_FIGURES says."""
     place = os.environ.get("PLAYHEAD_FIGURES")
     if not place:
         return
-    turns = [row for row in rows if row["kind"] == "turn"]
-    shown = ", ".join(f"{row['cached_tokens']}/{row['prompt_tokens']}" for row in turns)
-    dialects = "+".join(sorted({row["dialect"] for row in rows}))
+    turns = [true for row, true in told if row["kind"] == "turn"]
+    side = ", ".join(row["kind"] for row, _ in told if row["kind"] != "turn") or "-"
+    shown = ", ".join(f"{true['cached_tokens']} of {true['prompt_tokens']}" for true in turns)
     with Path(place).open("a") as figures:
-        figures.write(f"| {agent.client} | {agent.version} | {dialects} | {len(turns)} | {len(rows) - len(turns)} | {shown} |\n")
+        figures.write(f"| {agent.client} {agent.version} | {turns[0]['dialect']} | {len(turns)} | {side} | {shown} |\n")
