@@ -45,7 +45,7 @@ async def play_after_closing(server: GoldenServer, *, gone: bool = False) -> Pla
             port = unused.getsockname()[1]
         player.slots[0] = sender.Lane(f"http://127.0.0.1:{port}")
     await player.send(prepared, 0)
-    await player.lane_ended(Lane(1, 0, 0, ()))
+    await player.lane_ended(Lane(session=1, copy=0, arrival_ns=0, turns=()))
     lane.close()
     await asyncio.sleep(0.01)  # transports close in the loop's next rounds
     (turn,) = kept.turns
