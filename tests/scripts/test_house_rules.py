@@ -48,12 +48,12 @@ def test_a_module_without_a_docstring_is_found(project: Path) -> None:
 
 
 def test_a_long_file_is_found(project: Path) -> None:
-    """More than 400 lines are more than one concept; tests too."""
+    """More than 400 lines are more than one concept; a file of tests may have 500."""
     (project / "storage/schema.py").write_text('"""Tables."""\n' + "x = 1\n" * 400)
-    (project / "tests/storage/test_schema.py").write_text("x = 1\n" * 401)
+    (project / "tests/storage/test_schema.py").write_text("x = 1\n" * 501)
     assert house_rules.broken_rules(project) == [
         "storage/schema.py has 401 lines, more than 400",
-        "tests/storage/test_schema.py has 401 lines, more than 400",
+        "tests/storage/test_schema.py has 501 lines, more than 500",
     ]
 
 
