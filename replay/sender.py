@@ -6,6 +6,7 @@ retried, no redirect followed. It does not know dialects, plans or the trace.
 """
 
 import asyncio
+import os
 import ssl
 import time
 from dataclasses import dataclass, field
@@ -90,7 +91,7 @@ class Lane:
             connection = self._idle.pop()
             if connection.is_open and time.monotonic_ns() - connection.used_ns < IDLE_NS:
                 break
-            connection.close()
+            connection.abort()
         else:
             connection = await connect(self._host, self._port, self._tls, CONNECT_PATIENCE_S)
         self._taken.add(connection)
@@ -104,14 +105,12 @@ class Lane:
     def drop(self, connection: StampedConnection) -> None:
         """Closes a connection that cannot be used again."""
         self._taken.discard(connection)
-        connection.close()
+        connection.abort()
 
     def close(self) -> None:
-        """Closes every connection, those under way at once."""
-        for connection in self._taken:
+        """Closes every connection at once, without TLS's own farewell."""
+        for connection in (*self._taken, *self._idle):
             connection.abort()
-        for connection in self._idle:
-            connection.close()
         self._taken.clear()
         self._idle.clear()
 
@@ -137,6 +136,8 @@ def describe(error: BaseException) -> str:
         return "no answer in time"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message})"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
     return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
 
 

@@ -91,13 +91,8 @@ class StampedConnection(asyncio.Protocol):
         assert self._lost_ns is not None
         return Read(self._lost_ns, b"")
 
-    def close(self) -> None:
-        """Closes once what was written has gone out."""
-        if self._transport is not None:
-            self._transport.close()
-
     def abort(self) -> None:
-        """Closes at once: an answer under way is given up."""
+        """Closes at once: an answer under way is given up, TLS is not told farewell."""
         if self._transport is not None:
             self._transport.abort()
 

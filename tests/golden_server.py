@@ -1,6 +1,7 @@
 """A small HTTP server in a thread of its own that sends what it is told, when it is told, and knows when it did."""
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -47,11 +48,12 @@ class GoldenServer:
     visitors: list[Visitor] = field(default_factory=list)
     asked: list[tuple[bytes, bytes]] = field(default_factory=list)
     """(head, body) of every request."""
+    tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
@@ -63,6 +65,11 @@ class GoldenServer:
                 return
             client.settimeout(10)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                client = self.tls.wrap_socket(client, server_side=True) if self.tls else client
+            except OSError:
+                client.close()
+                continue
             visitor = Visitor(client)
             self.visitors.append(visitor)
             thread = threading.Thread(target=self._serve, args=(visitor,), daemon=True)
@@ -94,9 +101,9 @@ class GoldenServer:
 
 
 @contextmanager
-def serving(script: Script) -> Iterator[GoldenServer]:
+def serving(script: Script, tls: ssl.SSLContext | None = None) -> Iterator[GoldenServer]:
     """A golden server for the length of a with statement."""
-    server = GoldenServer(script)
+    server = GoldenServer(script, tls=tls)
     try:
         yield server
     finally:
