@@ -165,3 +165,49 @@ def test_verify(where: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert code == 3
     assert b"element 1" in out
     assert "error: " in err
+
+
+def test_an_exchange_as_people_read_it(where: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Who said no, what broke, what could not be read, what was answered."""
+    refused = say(capfdbinary, "show", "e1", "--trace", where)[1].decode()
+    assert "the provider says: no" in refused
+    broken = say(capfdbinary, "show", "e5", "--trace", where)[1].decode()
+    assert "server_cut" in broken
+    unread = say(capfdbinary, "show", "e6", "--trace", where)[1].decode()
+    assert '{"model": "m", "messages": []}' in unread
+    asked = say(capfdbinary, "show", "e2", "--trace", where)[1].decode()
+    assert '[call] spawn_agent {"task": "Count all the files"' in asked
+    document = json.loads(say(capfdbinary, "show", "e5", "--json", "--trace", where)[1])
+    assert document["failure"] == {"kind": "server_cut", "message": "server_cut", "at_ms": 0.001}
+    assert document["messages"] == 1
+
+
+def test_a_thread_is_shown_alone(where: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Its own calls only."""
+    lines = say(capfdbinary, "show", "t2", "--trace", where)[1].decode().splitlines()
+    assert [line.split()[0] for line in lines] == ["t2", "e3"]
+
+
+def test_decoding_what_cannot_be_decoded(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """One line and a way round it; `--decoded` alone is wrong usage."""
+    made = Wire()
+    exchange = replace(made.exchange([user("x")], assistant("y"), headers=(("content-encoding", "snappy"),)), id=None)
+    with Trace.open(tmp_path / "a.trace", create=True) as trace:
+        writer = Writer(trace, wire.split)
+        writer.put(exchange)
+        writer.close()
+    code, _, err = say(capfdbinary, "show", "e1", "--raw", "request", "--decoded", "--trace", tmp_path / "a.trace")
+    assert code == 1
+    assert "snappy" in err
+    assert say(capfdbinary, "show", "e1", "--decoded", "--trace", tmp_path / "a.trace")[0] == 2
+
+
+def test_an_empty_trace_says_how_to_begin(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Nothing on stdout but the empty list that was asked for; a hint on stderr."""
+    Trace.open(tmp_path / "a.trace", create=True).close()
+    for command in ("sessions", "exchanges"):
+        code, out, err = say(capfdbinary, command, "--trace", tmp_path / "a.trace")
+        assert (code, out) == (0, b"")
+        assert "playhead run" in err
+        assert say(capfdbinary, command, "--json", "--trace", tmp_path / "a.trace")[1] == b"[]\n"
+    assert "0 exchanges read again" in say(capfdbinary, "reread", "--trace", tmp_path / "a.trace")[2]
