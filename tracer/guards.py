@@ -14,7 +14,7 @@ import h11
 from h11._readers import ChunkedReader
 from h11._receivebuffer import ReceiveBuffer
 from mitmproxy import http
-from mitmproxy.connection import ConnectionState
+from mitmproxy.connection import Connection, ConnectionState
 from mitmproxy.proxy import commands, events, layer, server
 from mitmproxy.proxy.layers.http import HttpStream, _http1
 from mitmproxy.proxy.layers.http._base import HttpEvent, ReceiveHttp
@@ -179,6 +179,25 @@ def allow_many_streams() -> Undo:
     return _replace(server.ConnectionHandler, "__init__", make_with_many)
 
 
+# ---- sockets left open ----------------------------------------------------------------------------------------------
+
+
+def close_always() -> Undo:
+    """A connection that is given up while it waits for its turn is closed too; mitmproxy leaves it to the garbage collector."""
+    handle = server.ConnectionHandler.handle_connection
+
+    async def handle_and_close(self: server.ConnectionHandler, connection: Connection) -> None:
+        io = self.transports[connection]
+        try:
+            await handle(self, connection)
+        finally:
+            self.transports.pop(connection, None)
+            if io.writer is not None and not io.writer.is_closing():
+                io.writer.close()
+
+    return _replace(server.ConnectionHandler, "handle_connection", handle_and_close)
+
+
 # ---- errors of our own ----------------------------------------------------------------------------------------------
 
 
@@ -252,4 +271,5 @@ GUARDS: tuple[Callable[[], Undo], ...] = (
     note_who_cut,
     note_timeouts,
     frame_once,
+    close_always,
 )

@@ -150,6 +150,19 @@ async def _wind_down(recorder: Recorder, proxyserver: Proxyserver, drain_s: floa
     while (recorder.open_exchanges or _unsent(proxyserver)) and loop.time() < deadline:  # noqa: ASYNC110 - mitmproxy tells nobody
         await asyncio.sleep(0.01)
     recorder.interrupt()
+    await _hang_up(proxyserver)
+
+
+async def _hang_up(proxyserver: Proxyserver) -> None:
+    """Closes what clients still hold open, so that no socket is left to the interpreter's end."""
+    for handler in list(proxyserver.connections.values()):
+        io = handler.transports.get(handler.client)
+        if io and io.handler:
+            io.handler.cancel("the recorder stops")
+    for _ in range(100):
+        if not proxyserver.connections:
+            return
+        await asyncio.sleep(0.01)
 
 
 def _unsent(proxyserver: Proxyserver) -> bool:

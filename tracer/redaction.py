@@ -99,7 +99,7 @@ class Redaction:
     def url(self, url: str) -> str:
         """The URL with secret values masked as `***`; everything else as it was sent, to the byte."""
         place, mark, query = _USERINFO.sub(REDACTED, url).partition("?")
-        return self.text(place) + mark + "&".join(self._parameter(part) for part in query.split("&"))
+        return "/".join(map(self.text, place.split("/"))) + mark + "&".join(self._parameter(part) for part in query.split("&"))
 
     def _parameter(self, part: str) -> str:
         name, mark, value = part.partition("=")

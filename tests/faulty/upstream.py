@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from faulty.steps import Peer, Step
@@ -38,22 +38,30 @@ class FaultyServer:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 24)
         self.port = self._server.sockets[0].getsockname()[1]
 
+    def stop_listening(self) -> None:
+        self._server.close()
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
+        try:
             while not writer.is_closing():
-                asked = Asked(await reader.readuntil(b"\r\n\r\n"))
-                self.asked.append(asked)
-                path = asked.target.partition("?")[0]
-                if path not in self._early:
-                    await self._read_body(reader, asked)
-                for step in self._answers[path]:
-                    await step(Peer(reader, writer))
-        self.hung_up.set()
-        writer.close()
+                await self._answer(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            self.hung_up.set()
+        finally:
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = Asked(await reader.readuntil(b"\r\n\r\n"))
+        self.asked.append(asked)
+        path = asked.target.partition("?")[0]
+        if path not in self._early:
+            await self._read_body(reader, asked)
+        for step in self._answers[path]:
+            await step(Peer(reader, writer))
 
     async def _read_body(self, reader: asyncio.StreamReader, asked: Asked) -> None:
         head = asked.head.lower()
@@ -86,14 +94,16 @@ def serving(answers: Mapping[str, Sequence[Step]], early: Sequence[str] = ()) ->
     try:
         yield server
     finally:
-        asyncio.run_coroutine_threadsafe(_end(), server.loop).result(10)
+        asyncio.run_coroutine_threadsafe(_end(server), server.loop).result(10)
         server.loop.call_soon_threadsafe(server.loop.stop)
         thread.join(10)
         server.loop.close()
 
 
-async def _end() -> None:
+async def _end(server: FaultyServer) -> None:
+    server.stop_listening()
     tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)  # the closes that were asked for
