@@ -4,7 +4,9 @@ SQLite by path. It knows no table but alembic's own; what is wrong with a file b
 """
 
 import os
+import secrets
 import sqlite3
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,15 +23,17 @@ REVISIONS = ("0001", "0002")
 
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_MS = 5_000
+_MIGRATING = threading.Lock()
+"""Alembic keeps what it works on in module globals: one migration at a time in a process."""
 _NO_TRACE_HINT = "give the path of a trace, or of a file that does not exist yet"
 
 
 def connect(path: Path, *, create: bool) -> sa.Engine:
     """An engine on the trace at `path`, at the present schema. TraceError: absent (unless `create`), no trace, newer, not readable."""
     try:
-        is_new = _make_file(path) if create else False
-        if not is_new:
-            _check_header(path, empty_allowed=create)
+        if create and not path.exists():
+            _create(path)
+        _check_header(path, empty_allowed=create)
         return _brought_up_to_date(_engine(path), path, create=create)
     except OSError as error:
         raise TraceError(f"{path} cannot be opened: {error.strerror}", hint="check the path and its permissions") from error
@@ -37,14 +41,31 @@ def connect(path: Path, *, create: bool) -> sa.Engine:
         raise as_trace_error(path, error) from error
 
 
-def _make_file(path: Path) -> bool:
-    """Creates the file, readable by its owner alone; False when it is there already. SQLite gives -wal and -shm the same mode."""
+def _create(path: Path) -> None:
+    """Makes a trace beside its place and then puts it there: whoever looks, or a kill at any moment, finds a whole trace or none.
+
+    The file is readable by its owner alone; SQLite gives -wal and -shm the same mode. Of two who create one trace, one succeeds.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        _brought_up_to_date(_engine(draft), draft, create=True).dispose()
+        _put(draft, path)
+    finally:
+        for beside in ("", "-wal", "-shm", "-journal"):
+            draft.with_name(draft.name + beside).unlink(missing_ok=True)
+
+
+def _put(draft: Path, path: Path) -> None:
+    """Gives the draft its name, unless somebody was quicker."""
+    try:
+        path.hardlink_to(draft)
     except FileExistsError:
-        return False
-    return True
+        return
+    except OSError:  # a file system without hard links
+        if not path.exists():
+            draft.rename(path)
 
 
 def _check_header(path: Path, *, empty_allowed: bool) -> None:
@@ -138,7 +159,7 @@ def _migrate(engine: sa.Engine, *, create: bool) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-    with engine.begin() as connection:
+    with _MIGRATING, engine.begin() as connection:
         take_write_lock(connection)
         found = _revision(connection)
         if found is None and not create:

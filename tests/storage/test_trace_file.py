@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import alembic.command
@@ -232,3 +233,15 @@ def test_a_trace_can_be_read_where_it_cannot_be_written(tmp_path: Path) -> None:
         assert said in str(database.as_trace_error(tmp_path, error))
         assert database.is_full(error) == (code == sqlite3.SQLITE_FULL)
         assert database.is_transient(error) == (code != sqlite3.SQLITE_NOTADB)
+
+
+def test_a_trace_made_by_several_at_once_is_made_once(tmp_path: Path) -> None:
+    """Whoever opens a trace that is not there finds the same whole trace, and no draft is left beside it."""
+    path = tmp_path / "shared.trace"
+    with ThreadPoolExecutor(8) as pool:
+        opened = list(pool.map(lambda _: Trace.open(path, create=True), range(8)))
+    secrets = {secret(trace) for trace in opened}
+    for trace in opened:
+        trace.close()
+    assert len(secrets) == 1
+    assert [found.name for found in tmp_path.iterdir()] == ["shared.trace"]
