@@ -1,6 +1,7 @@
 """What holds for every dialect: names, dispatch, and that no bytes raise."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -138,8 +139,9 @@ def test_a_changed_model_changes_nothing_else(path: str, body: dict[str, Any], n
 
 
 def test_deep_and_odd_settings_stay_writable() -> None:
-    """What no writer of JSON takes stays text: too deep, too big."""
-    deep = b"[" * 3000 + b"]" * 3000
+    """What no writer of JSON takes stays text: too deep (in Python 3.12 the parser goes no further than some hundreds), too big."""
+    levels = 3000 if sys.version_info >= (3, 13) else 300
+    deep = b"[" * levels + b"]" * levels
     body = b'{"model":"m","messages":[],"deep":%b,"huge":1e999,"number":12345678901234567890123,"half":"\\ud83d","a":null}' % deep
     found = wire.read(Exchange(started_ns=0, request=request("/v1/messages", body)))
     assert found is not None
