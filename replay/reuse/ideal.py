@@ -6,7 +6,7 @@ not know how prompts are stored, nor any server's rules.
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replay.reuse.prefix_tree import Ids, IdsOf, PrefixTree
 
@@ -70,6 +70,18 @@ def ideal(prompts: Iterable[Prompt], ids_of: IdsOf) -> Iterator[int]:
 def ideal_with_generated(prompts: Iterable[Prompt], ids_of: IdsOf) -> Iterator[int]:
     """The same where what was generated can be reused too."""
     return _scaled(prompts, ids_of, generated=True)
+
+
+def possible(prompts: Iterable[Prompt], ids_of: IdsOf) -> Iterator[int]:
+    """The most that a server can have reused: of all that was sent before, whether or not its client had heard of it yet.
+
+    A server is done with a prefill before its client sees the first token, and a request sent in between may well find it.
+    """
+    known = [
+        replace(prompt, ready_ns=prompt.start_ns, end_ns=prompt.start_ns if prompt.ready_ns is None else prompt.ready_ns)
+        for prompt in prompts
+    ]
+    return _scaled(known, ids_of, generated=True)
 
 
 def _scaled(prompts: Iterable[Prompt], ids_of: IdsOf, *, generated: bool) -> Iterator[int]:

@@ -92,11 +92,12 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """The three figures of one prompt."""
+    """The three figures of one prompt, and the most that is possible at all."""
 
     ideal: int
     generated: int | None
     predicted: int | None
+    possible: int | None
 
 
 def account(counted: Sequence[Counted], names: Names, rule: Rule | None, *, generated: bool) -> Ledger:
@@ -118,8 +119,12 @@ def _figures(prompts: Sequence[Prompt], ids_of: IdsOf, rule: Rule | None, *, gen
     plain = ideals.ideal(prompts, ids_of)
     more: Iterable[int | None] = ideals.ideal_with_generated(prompts, ids_of) if generated else (None for _ in prompts)
     allowed: Iterable[int | None] = rule.engine.predict(prompts, ids_of, rule.limits) if rule is not None else (None for _ in prompts)
-    figures = zip(prompts, plain, more, allowed, strict=True)
-    return {prompt.exchange: _Found(ideal=best, generated=with_reply, predicted=under) for prompt, best, with_reply, under in figures}
+    most: Iterable[int | None] = ideals.possible(prompts, ids_of) if generated else (None for _ in prompts)
+    figures = zip(prompts, plain, more, allowed, most, strict=True)
+    return {
+        prompt.exchange: _Found(ideal=best, generated=with_reply, predicted=under, possible=bound)
+        for prompt, best, with_reply, under, bound in figures
+    }
 
 
 def _row(one: Counted, before: Prompt | None, found: _Found | None, asked: tuple[Names, Rule | None]) -> Row:
@@ -180,7 +185,7 @@ def _excess(found: _Found | None, reported: int | None) -> int | None:
     """Reported beyond anything possible. More than 0: the server was warm before, or counts otherwise, or says what is not so."""
     if found is None or reported is None:
         return None
-    return max(0, reported - max(found.ideal, found.generated or 0, found.predicted or 0))
+    return max(0, reported - max(found.ideal, found.generated or 0, found.predicted or 0, found.possible or 0))
 
 
 def _cause(

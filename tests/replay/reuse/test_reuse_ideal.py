@@ -144,3 +144,13 @@ def test_a_long_session_compares_what_is_new() -> None:
         assert tree.shared(path) == 50 * 2 * turn
         tree.put(path)
     assert len(asked) < 4 * 1200
+
+
+def test_a_prefill_under_way_may_be_reused_though_it_is_not_ideal() -> None:
+    """What the client has not heard of yet is not ideal, but no server is wrong to have it."""
+    book = Book()
+    first = prompt(book, [[1, 2], [3]], 1, ready_ns=100, end_ns=200)
+    second = prompt(book, [[1, 2], [4]], 2)
+    assert list(ideal.ideal([first, second], book.ids_of)) == [0, 0]
+    assert list(ideal.possible([first, second], book.ids_of)) == [0, 2]
+    assert list(ideal.possible([first, replace(second, space="other")], book.ids_of)) == [0, 0]
