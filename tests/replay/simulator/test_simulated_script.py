@@ -38,14 +38,14 @@ def call(asked: Asked) -> tuple[str, Any]:
 
 def test_a_task_in_claude_codes_tools() -> None:
     """Looks around, writes where it was told it is, runs, reads, ends the turn."""
-    made = [steps(Asked(model="m", tools=CLAUDE, texts=("do it",), results=("/work/repo\nREADME.md",) * number)) for number in range(5)]
+    made = [steps(Asked(model="m", tools=CLAUDE, texts=("do it",), results=("/home/me/repo\nREADME.md",) * number)) for number in range(5)]
     calls = [next(step for step in one if isinstance(step, CallTool)) for one in made[:4]]
     assert [one.tool.name for one in calls] == ["Bash", "Write", "Bash", "Read"]
     given = [json.loads(one.given) for one in calls]
     assert given[0] == {"command": "pwd && ls"}
-    assert given[1] == {"file_path": "/work/repo/greeting.py", "content": script.PROGRAM}
+    assert given[1] == {"file_path": "/home/me/repo/greeting.py", "content": script.PROGRAM}
     assert given[2] == {"command": "python3 greeting.py"}
-    assert given[3] == {"file_path": "/work/repo/greeting.py"}
+    assert given[3] == {"file_path": "/home/me/repo/greeting.py"}
     assert made[4] == (Say(script.DONE),)
 
 
