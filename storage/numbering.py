@@ -3,7 +3,15 @@
 Right only under the write lock of the transaction: the highest id is read once in each (`restart`).
 """
 
+from functools import cache
+from typing import Any
+
 import sqlalchemy as sa
+
+
+@cache
+def _highest(table: sa.Table) -> sa.Select[Any]:
+    return sa.select(sa.func.max(table.c.id))
 
 
 class Numbering:
@@ -20,6 +28,6 @@ class Numbering:
         """An id that no row of the table has."""
         number = self._next.get(table.name)
         if number is None:
-            number = (connection.scalar(sa.select(sa.func.max(table.c.id))) or 0) + 1
+            number = (connection.scalar(_highest(table)) or 0) + 1
         self._next[table.name] = number + 1
         return number
