@@ -108,9 +108,8 @@ async def load(pid: int, port: int) -> Round:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system seconds of a program so far."""
-    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+    """CPU seconds of a program so far, by its clock (clock_getcpuclockid(3)): /proc counts in hundredths of a second."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def threads_s(pid: int) -> dict[str, float]:
