@@ -1,7 +1,8 @@
 """Decides what of a request's and an answer's head may be kept: an allow-list; anything else becomes a name and a keyed fingerprint.
 
 Pure. It knows names and the look of keys, nothing of dialects' bodies: bodies are kept as they are. Masking errs on the side of hiding:
-a value that looks like a key is hidden wherever it stands, even under an allowed name.
+a value that looks like a key is hidden wherever it stands, even under an allowed name. It runs on the proxy's loop over what strangers
+send: every pattern here takes time in proportion to the text (none begins with an unbounded run, or begins again inside one).
 """
 
 import hmac
@@ -35,6 +36,8 @@ x-session-id
 KEPT_HEADERS = frozenset((_HTTP + _PROVIDERS + _AGENTS).split())
 """Names, in lower case, whose values are kept (masked where they look like keys)."""
 
+_URL_HEADERS = frozenset(("http-referer", "origin", "referer"))
+
 KEPT_HEADER_PREFIXES = ("anthropic-ratelimit-", "x-claude-code-", "x-playhead-", "x-ratelimit-", "x-stainless-")
 
 _QUERY = """
@@ -52,14 +55,14 @@ _KEY_LIKE = re.compile(
     | AIza[A-Za-z0-9_\-]{10,}
     | ya29\.[A-Za-z0-9_\-.]{4,}
     | (?<![a-z0-9])(?:AKIA|ASIA)[A-Z0-9]{12,}
-    | eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{4,}(?:\.[A-Za-z0-9_\-]*)?
+    | (?<![A-Za-z0-9_\-])eyJ[A-Za-z0-9_\-]{8,}+\.[A-Za-z0-9_\-]{4,}(?:\.[A-Za-z0-9_\-]*)?
     """
 )
 _SCHEME = re.compile(r"(?i)\b(bearer|basic|digest|token|negotiate)(\s+|%20|\+)(?!\*\*\*)[^\s,;\"'&]{6,}")
 _ASSIGNED = re.compile(
     r"""(?xi)
-    (?P<name> [\w.\-]* (?: api[-_]?key | access[-_]?key | apikey | secret | passw(?:or)?d | passwd | token | credential s? | signature
-      | authorization | cookie ) [\w.\-]* )
+    (?P<name> (?: api[-_]?key | access[-_]?key | apikey | (?<![a-z0-9])key | secret | passw(?:or)?d | passwd | token | credential s?
+      | signature | authorization | cookie ) [\w.\-]{0,64} )
     (?P<sep> ["']? \s* (?:=|:) \s* ["']? )
     (?! \*\*\* | (?:bearer|basic|digest|token|negotiate)\b ) [^\s"'&,;]{4,}
     """
@@ -92,6 +95,8 @@ class Redaction:
         return tuple((self.text(name), self._header(name.lower(), value)) for name, value in headers)
 
     def _header(self, name: str, value: str) -> str:
+        if name in _URL_HEADERS:
+            return self.url(value)
         if name in KEPT_HEADERS or name.startswith(KEPT_HEADER_PREFIXES):
             return self.text(value)
         return self.fingerprint(value) if value else value
@@ -104,7 +109,7 @@ class Redaction:
     def _parameter(self, part: str) -> str:
         name, mark, value = part.partition("=")
         if not mark:
-            return name if _is_plain(name) else self.text(name)
+            return name if _is_harmless(unquote(name), self) else REDACTED
         plain = unquote(value)
         if name.lower() in KEPT_QUERY and self.text(plain) == plain:
             return part
