@@ -96,6 +96,8 @@ class Player:
         self._played: dict[LaneKey, list[Played]] = {}
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="beside the replay")
         """One thread: the loop that stamps waits for the interpreter behind one other at most."""
+        self.reconnected = 0
+        """Turns that were sent a second time, over a new connection (`sender.send`)."""
 
     async def prepare(self, slot: int, lane: Lane, turn: ScheduledTurn) -> Prepared:
         """Loads the recorded request and edits it."""
@@ -139,6 +141,7 @@ class Player:
     def _keep(self, prepared: Prepared, heard: sender.Heard, ready_ns: int) -> None:
         played = Played(source=prepared.source, copy=prepared.lane[1], kept=prepared.kept, heard=heard, ready_ns=ready_ns)
         self._played.setdefault(prepared.lane, []).append(played)
+        self.reconnected += heard.reconnected
 
     async def lane_ended(self, lane: Lane) -> None:
         """Stores the session."""

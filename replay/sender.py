@@ -1,15 +1,16 @@
 """Sends one prepared request over a stamped connection and hears the answer out.
 
 HTTP/1.1 by h11, which does no I/O: the request is bytes before its time comes, so that between the start and the write there is one
-system call; the answer is taken apart as it comes but for its meaning. Proxies in the environment are not looked at, nothing is
-retried, no redirect followed. It does not know dialects, plans or the trace.
+system call; the answer is taken apart as it comes but for its meaning. Proxies in the environment are not looked at, no redirect is
+followed, nothing is retried but this: a request that meets a connection which its server was closing is sent once more (`send`). It does
+not know dialects, plans or the trace.
 """
 
 import asyncio
 import os
 import ssl
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from urllib.parse import urlsplit
 
@@ -48,6 +49,8 @@ class Heard:
     head_ns: int = 0
     pieces: tuple[Read, ...] = ()
     failure: tuple[FailureKind, str] | None = None
+    reconnected: bool = False
+    """Sent twice: the first connection was closed before any of the answer came. All stamps are of the second sending."""
 
 
 def message(request: Request) -> Message:
@@ -90,10 +93,14 @@ class Lane:
         while self._idle:
             connection = self._idle.pop()
             if connection.is_open and time.monotonic_ns() - connection.used_ns < IDLE_NS:
-                break
+                self._taken.add(connection)
+                return connection
             connection.abort()
-        else:
-            connection = await connect(self._host, self._port, self._tls, CONNECT_PATIENCE_S)
+        return await self.take_new()
+
+    async def take_new(self) -> StampedConnection:
+        """A new connection. Raises OSError or TimeoutError."""
+        connection = await connect(self._host, self._port, self._tls, CONNECT_PATIENCE_S)
         self._taken.add(connection)
         return connection
 
@@ -161,8 +168,40 @@ class _Answer:
 async def send(lane: Lane, connection: StampedConnection, message: Message, *, silence_s: float = SILENCE_S) -> Heard:
     """Writes the message now and hears the answer to its end, or to what ended it. Never raises for what the wire does.
 
+    A connection that carried a request before and is closed before any of this answer came was most likely being closed when the request
+    left: the same bytes go once over a new one (RFC 9112 section 9.3.1; the request is a POST, but one that no server has begun to
+    answer). Never for a new connection, never twice; the wait then stands between due and start, and `Heard.reconnected` says so.
+
     The connection goes back to its lane when it can be used again. Cancelled, it gives what came with `interrupted` (see `Cut`).
     """
+    try:
+        return await _send(lane, connection, message, silence_s)
+    except _ClosedUnanswered:
+        return await _send_again(lane, message, silence_s)
+
+
+async def _send_again(lane: Lane, message: Message, silence_s: float) -> Heard:
+    """Over a new connection. h11 has heard nothing of the first sending's end, so its state still fits."""
+    try:
+        heard = await _send(lane, await lane.take_new(), message, silence_s)
+    except OSError as error:
+        heard = unreached(error)
+    except Cut as cut:
+        raise Cut(replace(cut.heard, reconnected=True)) from None
+    except asyncio.CancelledError:
+        raise Cut(replace(unreached(OSError()), failure=_STOPPED, reconnected=True)) from None
+    return replace(heard, reconnected=True)
+
+
+class _ClosedUnanswered(Exception):  # noqa: N818 - not an error yet
+    """A connection that was used before has been closed, and none of the answer had come."""
+
+
+_STOPPED = (FailureKind.INTERRUPTED, "the replay was stopped")
+
+
+async def _send(lane: Lane, connection: StampedConnection, message: Message, silence_s: float) -> Heard:
+    """One sending over one connection. Raises _ClosedUnanswered, Cut."""
     answer = _Answer()
     start_ns = time.monotonic_ns()
     connection.write(message.wire)
@@ -176,7 +215,10 @@ async def send(lane: Lane, connection: StampedConnection, message: Message, *, s
         failure = FailureKind.SERVER_CUT, f"{error}" + (f" ({describe(connection.error)})" if connection.error else "")
     except asyncio.CancelledError:
         lane.drop(connection)
-        raise Cut(_heard(answer, connection, start_ns, time.monotonic_ns(), (FailureKind.INTERRUPTED, "the replay was stopped"))) from None
+        raise Cut(_heard(answer, connection, start_ns, time.monotonic_ns(), _STOPPED)) from None
+    except _ClosedUnanswered:
+        lane.drop(connection)
+        raise
     if failure is None and _reusable(message.protocol):
         lane.give_back(connection)
     else:
@@ -198,15 +240,19 @@ class Cut(asyncio.CancelledError):
 
 
 async def _hear(connection: StampedConnection, protocol: h11.Connection, answer: _Answer, silence_s: float) -> int:
-    """Reads to the end of the answer and gives the stamp of the read that completed it. Raises h11.RemoteProtocolError, TimeoutError.
+    """Reads to the end of the answer and gives the stamp of the read that completed it.
 
     h11 is emptied after every read, so whatever it gives was completed by the last one: that is the stamp of the piece.
+    Raises h11.RemoteProtocolError, TimeoutError, _ClosedUnanswered.
     """
+    read = await connection.read(silence_s)
+    if not read.data and connection.writes > 1:
+        raise _ClosedUnanswered
     while True:
-        read = await connection.read(silence_s)
         protocol.receive_data(read.data)
         if _drain(protocol, answer, read.at_ns):
             return read.at_ns
+        read = await connection.read(silence_s)
 
 
 def _drain(protocol: h11.Connection, answer: _Answer, at_ns: int) -> bool:

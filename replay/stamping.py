@@ -34,6 +34,8 @@ class StampedConnection(asyncio.Protocol):
         """When the last byte of the last `write` had been given to the kernel; None while some of it is still here."""
         self.used_ns = 0
         """The last time anything came or went."""
+        self.writes = 0
+        """How often `write` was called: how many requests it has carried."""
 
     # ---- called by the event loop --------------------------------------------------------------------------------------
 
@@ -76,6 +78,7 @@ class StampedConnection(asyncio.Protocol):
         """Hands all of `data` to the kernel, or as much as it takes now and the rest as soon as it can."""
         assert self._transport is not None
         self.sent_ns = None
+        self.writes += 1
         self._transport.write(data)
         if self._transport.get_write_buffer_size() == 0:
             self.sent_ns = self.used_ns = time.monotonic_ns()

@@ -88,9 +88,11 @@ class Pieces:
         self.sent_ns: int | None = 5
         self.error: Exception | None = None
         self.was_closed = False
+        self.writes = 0
 
     def write(self, data: bytes) -> None:
         self.wrote = data
+        self.writes += 1
 
     async def read(self, silence_s: float) -> Read:
         return self._reads.pop(0)
