@@ -31,8 +31,10 @@ def compare(trace: str | None, as_json: bool, a: str, b: str, margin: float, lim
 
     wanted = [comparing.limit(text) for text in limits]
     with options.open_trace(trace) as opened:
-        found = comparing.compare(_arm(opened, a), _arm(opened, b), margin=margin / 100)
+        arms = (_arm(opened, a), _arm(opened, b))
+        found = comparing.compare(*arms, margin=margin / 100)
     _say_failures(found)
+    _say_contaminated(arms)
     if as_json:
         console.document({verdict.metric: _listed(verdict, found.censored) for verdict in found.verdicts})
     else:
@@ -59,6 +61,17 @@ def _say_failures(found: "Comparison") -> None:
             console.say(f"{sum(failed.values())} turns of the {name} run failed: {reasons}")
     if found.censored:
         console.say(f"{found.censored} turns are left out of both arms: they did not complete in both")
+
+
+def _say_contaminated(arms: "tuple[Arm, ...]") -> None:
+    """Runs whose engine counted other traffic too are told before their figures."""
+    from replay import served
+    from storage import ids
+
+    for run in (arm.run for arm in arms):
+        engine = (run.summary or {}).get("engine")
+        if engine is not None and (engine["contaminated"] or engine["went_back"]):
+            console.say(f"{ids.text('r', run.id)}: {served.sentence(engine)}")
 
 
 def _listed(verdict: "Verdict", censored: int) -> dict[str, Any]:

@@ -209,6 +209,8 @@ def _say_outcome(plan: "Plan", how: "Options", outcome: "Outcome", as_json: bool
         f"{figures['turns']} turns in {console.duration(figures['makespan_s']) or '-'}; tokens: "
         f"prompt {_said(figures['prompt_tokens'])}, cached {_said(figures['cached_tokens'])}, output {_said(figures['output_tokens'])}"
     )
+    if figures["engine"] is not None and not _is_doubtful(figures["engine"]):
+        click.echo(_counted(figures["engine"]))
     if any(figures[name]["too_small"] for name in ("ttft_ms", "e2e_ms")):
         click.echo("* too few turns for this quantile (fewer than five beyond it)")
     if how.edits.length == "recorded" and figures["out_of_band"]:
@@ -242,6 +244,21 @@ def _say_failures(figures: dict[str, Any]) -> None:
         console.say(f"hint: {_hint(figures['failures'])}")
     if figures["interrupted"] or figures["not_sent"]:
         console.say(f"stopped: {figures['interrupted']} turns cut off, {figures['not_sent']} not sent; what had ended is kept")
+    if figures["engine"] is not None and _is_doubtful(figures["engine"]):
+        console.say(_counted(figures["engine"]))
+    if figures["reconnected"]:
+        console.say(f"{figures['reconnected']} turns were sent again: the server had closed the connection before them; the wait is lag")
+
+
+def _is_doubtful(engine: dict[str, Any]) -> bool:
+    """Whether what the engine counted speaks against the run: then it is among the first lines."""
+    return bool(engine["contaminated"] or engine["went_back"])
+
+
+def _counted(engine: dict[str, Any]) -> str:
+    from replay import served
+
+    return served.sentence(engine)
 
 
 def _hint(failures: dict[str, int]) -> str:

@@ -10,6 +10,8 @@ from cli import console, options
 if TYPE_CHECKING:
     from storage.records import Run
 
+_FIGURES = ("turns", "failed", "not_sent", "reconnected", "makespan_s", "ttft_ms", "e2e_ms", "cached_tokens", "engine")
+
 
 @click.command()
 @options.trace_option
@@ -48,7 +50,8 @@ def _listed(run: "Run") -> dict[str, Any]:
         "target": run.target,
         **{name: policy.get(name) for name in ("gaps", "speed", "concurrency", "copies", "length", "history", "cache")},
         "planned": run.settings.get("plan", {}).get("turns"),
-        **{name: figures.get(name) for name in ("turns", "failed", "not_sent", "makespan_s", "ttft_ms", "e2e_ms", "cached_tokens")},
+        **{name: figures.get(name) for name in _FIGURES},
+        "target_found": run.settings.get("target_found"),
     }
 
 

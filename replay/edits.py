@@ -101,10 +101,11 @@ def headers(recorded: Headers, dialect: str, key: str | None) -> Headers:
     kept = tuple((name, value) for name, value in recorded if name.lower() not in _CONNECTION_HEADERS and not _is_masked(value))
     if key is None:
         return (*kept, ("Accept-Encoding", "identity"))
-    return (*kept, ("Accept-Encoding", "identity"), _key_header(dialect, key))
+    return (*kept, ("Accept-Encoding", "identity"), key_header(dialect, key))
 
 
-def _key_header(dialect: str, key: str) -> tuple[str, str]:
+def key_header(dialect: str, key: str) -> tuple[str, str]:
+    """The header that carries the key in this dialect."""
     if dialect == "anthropic_messages":
         return "x-api-key", key
     if dialect == "gemini":

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
-from replay import edits, engine, schedule, sender
+from replay import counters, edits, engine, schedule, sender, served
 from replay.edits import Edits
 from replay.plan import Plan
 from replay.player import Keeper, Player
@@ -25,7 +25,7 @@ from replay.schedule import Lane
 from replay.summary import summary
 from storage import exchanges, runs
 from storage.errors import PlayheadError
-from storage.records import ExchangeId, ExchangeRow, RunId
+from storage.records import ExchangeId, ExchangeRow, Headers, RunId
 from storage.trace import Trace
 from storage.writer import Writer
 from tracer import reading, wire
@@ -95,10 +95,14 @@ def replay(trace: Trace, plan: Plan, sources: Mapping[ExchangeId, ExchangeRow], 
     """Plays a plan and gives its figures. Ctrl-C ends it early and keeps what had come. Raises TargetError when there is no server."""
     lanes = schedule.lanes(plan, schedule.pace(options.gaps, options.speed), options.copies)
     slots = [sender.Lane(options.edits.target) for _ in range(min(concurrency(plan, options), len(lanes)))]
+    target, key = options.edits.target, _key(plan, options.edits)
+    # Before the connections of the run are there: each may occupy a worker of the server.
+    found = counters.found(target, key)
+    told = settings(plan, options) | {"target_found": counters.document(found)}
     clock = Clock()
     with asyncio.Runner() as runner, _undisturbed():
         runner.run(sender.warm(slots))
-        run = runs.create(trace, target=options.edits.target, settings=settings(plan, options), started_ns=clock.now_ns())
+        run = runs.create(trace, target=target, settings=told, started_ns=clock.now_ns())
         with contextlib.closing(Writer(trace, wire.split)) as writer:
             options = replace(options, edits=replace(options.edits, run_nonce=f"{run.id}-{secrets.token_hex(4)}"))
             player = Player(Keeper(trace, writer, run.id, clock), options.edits, slots)
@@ -106,11 +110,22 @@ def replay(trace: Trace, plan: Plan, sources: Mapping[ExchangeId, ExchangeRow], 
                 stopped = runner.run(_play(lanes, player))
             finally:
                 player.keep_the_rest()
+    after = counters.counted(target, key) if found.counted is not None else None
     reading.catch_up(trace)
     rows = exchanges.listing(trace, runs=[run.id])
     figures = summary(rows, sources, planned=len(plan.turns) * options.copies)
+    figures |= {"reconnected": player.reconnected, "engine": served.figures(found.counted, after, rows)}
     runs.finish(trace, run.id, ended_ns=clock.now_ns(), summary=figures)
     return Outcome(run=run.id, summary=figures, stopped=stopped)
+
+
+def _key(plan: Plan, declared: Edits) -> Headers:
+    """The headers that carry the key outside of turns."""
+    if declared.key is None:
+        return ()
+    header = edits.key_header(plan.turns[0].dialect, declared.key)
+    # Anthropic answers nothing without a version.
+    return (header, ("anthropic-version", "2023-06-01")) if header[0] == "x-api-key" else (header,)
 
 
 @contextlib.contextmanager

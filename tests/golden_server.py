@@ -49,6 +49,10 @@ class GoldenServer:
     asked: list[tuple[bytes, bytes]] = field(default_factory=list)
     """(head, body) of every request."""
     tls: ssl.SSLContext | None = None
+    pages: dict[str, bytes] = field(default_factory=dict)
+    """What a GET of a path is answered with, JSON or text, without the script; else 404."""
+    probed: list[tuple[str, bytes]] = field(default_factory=list)
+    """(path, head) of every GET."""
 
     def __post_init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -80,10 +84,24 @@ class GoldenServer:
         with visitor.socket:
             try:
                 while visitor.hear():
+                    if visitor.head.startswith(b"GET "):
+                        self._page(visitor)
+                        continue
                     self.asked.append((visitor.head, visitor.body))
                     self.script(visitor)
             except OSError:
                 return
+
+    def _page(self, visitor: Visitor) -> None:
+        path = visitor.head.split(b" ")[1].decode()
+        self.probed.append((path, visitor.head))
+        body, status = self.pages.get(path, b"{}"), b"200 OK" if path in self.pages else b"404 Not Found"
+        visitor.say(b"HTTP/1.1 %s\r\nServer: golden\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body))
+
+    @property
+    def players(self) -> list[Visitor]:
+        """The connections that carried more than GETs."""
+        return [visitor for visitor in self.visitors if visitor.head and not visitor.head.startswith(b"GET ")]
 
     def close(self) -> None:
         """Stops listening and ends every connection; once is enough."""
@@ -101,9 +119,9 @@ class GoldenServer:
 
 
 @contextmanager
-def serving(script: Script, tls: ssl.SSLContext | None = None) -> Iterator[GoldenServer]:
+def serving(script: Script, tls: ssl.SSLContext | None = None, pages: dict[str, bytes] | None = None) -> Iterator[GoldenServer]:
     """A golden server for the length of a with statement."""
-    server = GoldenServer(script, tls=tls)
+    server = GoldenServer(script, tls=tls, pages=pages or {})
     try:
         yield server
     finally:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from replay import metrics
+from replay import metrics, served
 from replay.compare import Comparison, Verdict
 from replay.metrics import Measured
 from replay.reuse import words
@@ -118,8 +118,9 @@ def _subject(subject: Subject) -> Facts:
         "reuse": {
             "totals": words.totals_document(subject.ledger.totals),
             "rules": None if subject.ledger.rule is None else words.rule_name(subject.ledger.rule),
-            "means": words.sentences(subject.ledger),
+            "means": [*words.sentences(subject.ledger), *_counted(subject.run)],
         },
+        "engine": None if subject.run is None else (subject.run.summary or {}).get("engine"),
         "rows": _rows(turns, subject.ledger, start_ns),
         "provenance": _provenance(subject),
     }
@@ -130,6 +131,12 @@ def _name(subject: Subject) -> str:
         return subject.run.target
     named = [session.name or session.client or f"s{session.id}" for session in subject.sessions]
     return named[0] if len(named) == 1 else f"{len(named)} recorded sessions"
+
+
+def _counted(run: Run | None) -> list[str]:
+    """What the engine's own counters say of a run, in one sentence."""
+    engine = (run.summary or {}).get("engine") if run is not None else None
+    return [] if engine is None else [served.sentence(engine)]
 
 
 def _latency(name: str, turns: Sequence[Measured]) -> Facts:
@@ -190,7 +197,21 @@ def _provenance(subject: Subject) -> list[tuple[str, str]]:
             ("Recorded from", ", ".join(clients) or "unknown clients"),
             ("Sessions", ", ".join(keys) + (f" and {more} more" if more > 0 else "")),
         ]
-    return [("Target", run.target), ("Began", _moment(run.started_ns)), *_settings(run.settings), *_versions(run.settings)]
+    target = [("Target", run.target), ("Target found", _found(run.settings.get("target_found")))]
+    return [*target, ("Began", _moment(run.started_ns)), *_settings(run.settings), *_versions(run.settings)]
+
+
+def _found(found: Mapping[str, Any] | None) -> str:
+    """What the target said of itself before the run."""
+    if found is None:
+        return "not asked"
+    engine = " ".join(found[name] for name in ("engine", "version") if found.get(name))
+    said = [engine] if engine else []
+    if found.get("server"):
+        said.append(f"server {found['server']}")
+    said += [model["id"] + (f" ({model['max_model_len']} tokens)" if model.get("max_model_len") else "") for model in found["models"] or ()]
+    said += [f"{name} {value}" for name, value in found.get("flags", {}).items()]
+    return ", ".join(said) or "it said nothing of itself"
 
 
 def _settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:

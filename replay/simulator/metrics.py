@@ -50,9 +50,10 @@ def _sglang(counts: Counts, usage: float) -> list[tuple[str, str, list[Sample]]]
 
 
 def _llama_cpp(counts: Counts, usage: float) -> list[tuple[str, str, list[Sample]]]:
-    """llama.cpp counts the prompt tokens that it processed: those from its cache are not among them."""
+    """llama.cpp counts the prompt tokens that it processed: those from its cache are not among them, and are counted apart."""
     return [
         _counter("llamacpp:prompt_tokens", counts.prompt_tokens - counts.cached_tokens),
+        _counter("llamacpp:prompt_tokens_cached", counts.cached_tokens),
         _counter("llamacpp:tokens_predicted", counts.output_tokens),
         _gauge("llamacpp:requests_processing", counts.running),
         _gauge("llamacpp:kv_cache_usage_ratio", usage),

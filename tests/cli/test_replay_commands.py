@@ -3,6 +3,7 @@
 import itertools
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -235,3 +236,20 @@ def test_ctrl_c_keeps_what_had_ended_and_says_what_was_not_sent(trace: Path) -> 
     assert (figures["turns"], figures["failed"], figures["interrupted"], figures["not_sent"]) == (2, 0, 1, 3)
     assert b"1 turns cut off, 3 not sent" in err
     assert b"Traceback" not in err
+
+
+def test_turns_that_were_sent_again_are_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server that closes a connection at its second request."""
+    answering, answered = chatting(), set[int]()
+
+    def once(visitor: Visitor) -> None:
+        if id(visitor) in answered:
+            visitor.socket.shutdown(socket.SHUT_RDWR)
+        else:
+            answered.add(id(visitor))
+            answering(visitor)
+
+    with serving(once) as server:
+        said = replayed(capsys, trace, server, "--concurrency", 1)
+    assert said.code == 0
+    assert "5 turns were sent again" in said.err

@@ -36,6 +36,12 @@ def test_a_recorded_agent_on_a_real_llama_cpp(agent: Agent, tmp_path: Path) -> N
     except agent_installs.NotToBeHad as reason:
         pytest.skip(str(reason))
     assert (summary["turns"], summary["failed"]) == (5, 0)
+    engine = summary["engine"]
+    assert (engine["engine"], engine["prompt_tokens"], engine["cached_tokens"]) == (
+        "llama_cpp",
+        summary["prompt_tokens"],
+        summary["cached_tokens"],
+    )
     rows = listed(trace, "exchanges", summary["run"])
     _shown(agent, rows)
     prompts = [row["prompt_tokens"] for row in rows]

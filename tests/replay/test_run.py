@@ -125,7 +125,7 @@ def test_at_most_so_many_sessions_are_under_way(path: Path) -> None:
     """With one place, the second session begins after the first has ended."""
     with serving(chatting(wait_s=0.01)) as server:
         _, rows = played(path, server.url, concurrency=1)
-    assert len(server.visitors) == 1
+    assert len(server.players) == 1
     spans = {s: [(r.started_ns, r.started_ns + (r.ended_ns or 0)) for r in rows if r.session == s] for s in {r.session for r in rows}}
     first, second = sorted(spans.values())
     assert max(end for _, end in first) <= min(start for start, _ in second)
