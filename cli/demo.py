@@ -5,6 +5,7 @@ Everything it starts is on loopback and ended before it ends. It only knows the 
 
 import json
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -17,7 +18,9 @@ from typing import Any
 import click
 
 from cli import children, console, options
+from cli import output as written
 from cli.children import Child
+from storage.errors import PlayheadError
 
 AGENT = str(Path(__file__).with_name("demo_agent.py"))
 FOLDER = Path("demo-output")
@@ -31,7 +34,12 @@ QUICK_SERVER = ("--prefill-tps", "50000", "--decode-tps", "1000", "--base-ms", "
 
 @click.command()
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The report. [demo-output/report.html]"
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=written.named,
+    metavar="FILE",
+    help="The report. [demo-output/report.html]",
 )
 @click.option(
     "--trace", envvar="PLAYHEAD_TRACE", metavar="FILE|URL", help="The trace to record into. [PLAYHEAD_TRACE; else demo-output/demo.trace]"
@@ -48,10 +56,10 @@ def demo(trace: str | None, as_json: bool, output: Path | None) -> None:
     """
     began = time.monotonic()
     report = output or FOLDER / "report.html"
-    if not (trace and output):
-        FOLDER.mkdir(mode=0o700, exist_ok=True)
-    trace = trace or fresh(FOLDER / "demo.trace")
-    with sigterm_ends(), ExitStack() as stack:
+    if output:
+        written.check(output)
+    with sigterm_ends(), folder_unless_interrupted(needed=not (trace and output)), ExitStack() as stack:
+        trace = trace or fresh(FOLDER / "demo.trace")
         shown = Shown(stack, trace)
         sessions, runs = performed(shown)
         if not as_json:
@@ -140,6 +148,26 @@ def fresh(trace: Path) -> str:
     for ending in ("", "-wal", "-shm"):
         trace.with_name(trace.name + ending).unlink(missing_ok=True)
     return str(trace)
+
+
+@contextmanager
+def folder_unless_interrupted(*, needed: bool) -> Iterator[None]:
+    """The demo's own folder; one that this demo made goes again when the demo is interrupted. Raises PlayheadError."""
+    made = needed and not FOLDER.exists()
+    try:
+        if needed:
+            FOLDER.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise PlayheadError(
+            f"cannot make the folder {FOLDER} here: {(error.strerror or str(error)).lower()}",
+            hint="change to a folder you may write to, or give both -o and --trace",
+        ) from error
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if made:
+            shutil.rmtree(FOLDER, ignore_errors=True)
+        raise
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import console, options
+from cli import output as written
 
 if TYPE_CHECKING:
     from replay.report.collecting import Asked
@@ -20,7 +21,12 @@ SUFFIXES = {".txt": "text", ".md": "markdown", ".json": "json", ".csv": "csv"}
 @click.command()
 @click.argument("which", nargs=-1, metavar="[RUN|SESSION]...")
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write there; the format by its name."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=written.named,
+    metavar="FILE",
+    help="Write there; the format by its name.",
 )
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), help="[by FILE's name, else text]")
 @click.option("--rules", metavar="NAME", help="Also predict reuse under the rules of an engine: vllm, llama_cpp.")
@@ -76,15 +82,8 @@ def _asked(trace: Any, which: tuple[str, ...], rules: str | None, block: int | N
 
 def _write(text: str, output: Path | None) -> None:
     """To the file, readable by its owner alone since it shows what was recorded; or to stdout."""
-    from storage.errors import PlayheadError
-
     if output is None:
         click.echo(text, nl=False)
         return
-    try:
-        output.write_text("", encoding="utf-8")
-        output.chmod(0o600)
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PlayheadError(f"the report cannot be written to {output}: {error.strerror}", hint="give another file with -o") from error
+    written.write(output, text)
     console.say(f"wrote {output}")
