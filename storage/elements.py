@@ -4,11 +4,13 @@ Memories are bounded, so that reading a whole trace in order costs what is new i
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import batched
 from typing import Any
 
 import sqlalchemy as sa
 
+from storage.errors import DamagedError
 from storage.packing import Codec
 from storage.recency import Recency, SizedRecency
 from storage.records import ExchangeId
@@ -53,11 +55,13 @@ class Paths:
         self._contents: SizedRecency[int] = SizedRecency(_REMEMBERED_BYTES)
 
     def path(self, leaf: int) -> tuple[list[int], list[int]]:
-        """The nodes from the root to a leaf, and their elements; ValueError when a node is missing."""
+        """The nodes from the root to a leaf, and their elements; ValueError when a node is missing or misplaced."""
         found, parts = [], []
         node = leaf
         while node:
             known = self._nodes.get(node) or self._fetch(node)
+            if known[0] >= node:  # a parent is older than its child: what goes on upwards comes to an end
+                raise ValueError(f"node {node} does not come after its parent {known[0]}")
             found.append(node)
             parts.append(known[1])
             node = known[0]
@@ -92,15 +96,29 @@ class Paths:
         return kept if leaf is None else rebuild(kept, self.contents(self.path(leaf)[1]))
 
 
+@contextmanager
+def damage_of(what: str) -> Iterator[None]:
+    """What cannot be put together again from what is stored becomes a DamagedError that names it."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, sa.exc.NoResultFound) as error:
+        raise DamagedError(f"{what} is damaged: {error}", hint="see what else is: playhead verify") from error
+
+
 def paths(trace: Trace, ids: Sequence[ExchangeId]) -> Iterator[tuple[ExchangeId, tuple[int, ...]]]:
-    """The node ids of each request, root to leaf in prompt order; () when its body is kept whole. In the order given."""
+    """The node ids of each request, root to leaf in prompt order; () when its body is kept whole. In the order given.
+
+    DamagedError when a path is broken.
+    """
     with trace.engine.connect() as connection:
         finder = Paths(connection, trace.codec)
         for some in batched(ids, _ROWS):
             leaves = _leaves(connection, some)
             for number in some:
                 leaf = leaves.get(number)
-                yield number, tuple(finder.path(leaf)[0]) if leaf else ()
+                with damage_of(f"exchange e{number}"):
+                    path = tuple(finder.path(leaf)[0]) if leaf else ()
+                yield number, path
 
 
 def _leaves(connection: sa.Connection, ids: Sequence[int]) -> dict[int, int | None]:
@@ -120,9 +138,11 @@ def node_elements(trace: Trace, node_ids: Iterable[int]) -> dict[int, tuple[str,
 
 
 def element_bytes(trace: Trace, element_ids: Iterable[int]) -> dict[int, bytes]:
-    """element id -> canonical bytes (decorations cut out); elements that do not exist are left out."""
+    """element id -> canonical bytes (decorations cut out); elements that do not exist are left out. DamagedError."""
     found: dict[int, bytes] = {}
     with trace.engine.connect() as connection:
         for some in batched(element_ids, _ROWS):
-            found.update((row[0], trace.codec.decompress(row[1])) for row in connection.execute(_ELEMENTS, {"ids": some}))
+            for number, blob in connection.execute(_ELEMENTS, {"ids": some}):
+                with damage_of(f"element {number}"):
+                    found[number] = trace.codec.decompress(blob)
     return found

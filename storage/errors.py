@@ -2,6 +2,7 @@
 
     PlayheadError          one line on stderr with a hint, exit 1
     ├── TraceError         the trace cannot be opened: not there, not a trace, newer, locked, read-only
+    │   └── DamagedError   what is stored of one exchange cannot be trusted any more; others can be read
     ├── NotFoundError      no such session, run, thread or exchange in this trace
     ├── StorageFullError   the disk took no more; what was acknowledged before is kept
     └── TargetError        the server to be replayed against cannot be used
@@ -23,6 +24,10 @@ class PlayheadError(Exception):
 
 class TraceError(PlayheadError):
     """The trace cannot be opened or written."""
+
+
+class DamagedError(TraceError):
+    """Stored bytes are not those that were written; what does not share them can still be read."""
 
 
 class NotFoundError(PlayheadError):

@@ -3,6 +3,7 @@
 An exchange whose recorder was killed reads as interrupted with what had come, whether or not its row has been put in final form.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import batched
@@ -11,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from storage import journal, leases
-from storage.elements import Paths
+from storage.elements import Paths, damage_of
 from storage.errors import NotFoundError
 from storage.exchange_rows import listing
 from storage.packing import Codec, arrivals, unpack_chunks, unpack_headers
@@ -25,7 +26,7 @@ type _Row = sa.Row[Any]
 type _Read[Found] = Callable[[_Reader, _Row], Found]
 
 _BATCH = 64
-_BODY = sa.select(bodies.c.leaf_id, bodies.c.content).where(bodies.c.id == sa.bindparam("body"))
+_BODY = sa.select(bodies.c.leaf_id, bodies.c.content, bodies.c.sha256).where(bodies.c.id == sa.bindparam("body"))
 _ROWS = (
     sa.select(exchanges, origins.c.listener, origins.c.connection, origins.c.client_pid, origins.c.client_command, origins.c.label)
     .join(origins, origins.c.id == exchanges.c.origin_id)
@@ -34,12 +35,15 @@ _ROWS = (
 
 
 def load(trace: Trace, exchange_id: ExchangeId) -> Exchange:
-    """One exchange with its bodies; NotFoundError."""
+    """One exchange with its bodies; NotFoundError, DamagedError."""
     return next(load_many(trace, (exchange_id,)))
 
 
 def load_many(trace: Trace, ids: Sequence[ExchangeId]) -> Iterator[Exchange]:
-    """Exchanges with their bodies in the order given, a few at a time in memory; NotFoundError at the first that is not there."""
+    """Exchanges with their bodies in the order given, a few at a time in memory.
+
+    NotFoundError, DamagedError at the first that is not there, not whole.
+    """
     with trace.engine.connect() as connection:
         yield from read_many(connection, trace.codec, ids)
 
@@ -52,21 +56,23 @@ def read_many(connection: sa.Connection, codec: Codec, ids: Sequence[ExchangeId]
         for number in some:
             if number not in rows:
                 raise _not_found(number)
-            yield reader.exchange(rows[number])
+            with damage_of(f"exchange e{number}"):
+                found = reader.exchange(rows[number])
+            yield found
 
 
 def request_body(trace: Trace, exchange_id: ExchangeId) -> bytes:
-    """The request's body as on the wire; NotFoundError."""
+    """The request's body as on the wire; NotFoundError, DamagedError."""
     return _one(trace, exchange_id, lambda reader, row: reader.request_body(row))
 
 
 def response_body(trace: Trace, exchange_id: ExchangeId) -> bytes:
-    """The response's body as on the wire, b"" where none came; NotFoundError."""
+    """The response's body as on the wire, b"" where none came; NotFoundError, DamagedError."""
     return b"".join(piece.data for piece in _one(trace, exchange_id, lambda reader, row: reader.arrivals(row)))
 
 
 def chunks(trace: Trace, exchange_id: ExchangeId) -> tuple[tuple[int, int], ...]:
-    """(at_ns, size) of each arrival of the response's body; NotFoundError."""
+    """(at_ns, size) of each arrival of the response's body; NotFoundError, DamagedError."""
     return tuple((piece.at_ns, len(piece.data)) for piece in _one(trace, exchange_id, lambda reader, row: reader.arrivals(row)))
 
 
@@ -90,7 +96,8 @@ def _one[Found](trace: Trace, exchange_id: ExchangeId, read: _Read[Found]) -> Fo
         row = connection.execute(_ROWS, {"ids": [exchange_id]}).first()
         if row is None:
             raise _not_found(exchange_id)
-        return read(_Reader(connection, trace.codec), row)
+        with damage_of(f"exchange e{exchange_id}"):
+            return read(_Reader(connection, trace.codec), row)
 
 
 def _not_found(exchange_id: int) -> NotFoundError:
@@ -149,8 +156,12 @@ class _Reader:
         return unpack_headers(self._codec.decompress(blob))
 
     def _body(self, number: int) -> bytes:
-        leaf, content = self._connection.execute(_BODY, {"body": number}).one()
-        return self._paths.body(leaf, content)
+        """A body that is, to the byte, what was written; ValueError."""
+        leaf, content, sha256 = self._connection.execute(_BODY, {"body": number}).one()
+        found = self._paths.body(leaf, content)
+        if hashlib.sha256(found).digest() != sha256:
+            raise ValueError(f"the sha256 of body {number} is not that of its content")
+        return found
 
 
 def _failure(row: _Row) -> Failure | None:

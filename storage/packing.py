@@ -41,7 +41,7 @@ class Codec:
         """The content again; ValueError when the blob is damaged."""
         try:
             return zstd.decompress(blob, self._dictionary)
-        except zstd.ZstdError as error:
+        except (zstd.ZstdError, TypeError) as error:  # TypeError: no blob at all
             raise ValueError(f"a compressed blob is damaged: {error}") from error
 
 
@@ -116,7 +116,7 @@ def pack_chunks(chunks: Sequence[tuple[int, int]]) -> bytes:
 
 
 def unpack_chunks(blob: bytes) -> tuple[tuple[int, int], ...]:
-    """(at_ns, size) of each arrival."""
+    """(at_ns, size) of each arrival; ValueError when the blob is damaged."""
     numbers = unpack_numbers(blob)
     if len(numbers) % 2:
         raise ValueError("arrivals: times and sizes do not pair")
@@ -141,8 +141,11 @@ def pack_headers(headers: Headers) -> bytes:
 
 
 def unpack_headers(blob: bytes) -> Headers:
-    """The headers again."""
-    return tuple((name, value) for name, value in orjson.loads(blob))
+    """The headers again; ValueError when the blob is damaged."""
+    try:
+        return tuple((name, value) for name, value in orjson.loads(blob))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"headers are damaged: {error}") from error
 
 
 def pack_ids(ids: Sequence[int]) -> str | None:

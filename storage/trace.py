@@ -12,6 +12,8 @@ from storage.errors import TraceError
 from storage.packing import Codec
 from storage.schema import meta
 
+_LOST_HINT = "restore it from a copy, or move it away and record anew"
+
 
 class Trace:
     """An open trace. Reading is safe from several threads; `codec` compresses its blobs."""
@@ -29,7 +31,7 @@ class Trace:
             raise TraceError(f"traces at {text.partition('://')[0]}:// are not supported yet", hint="give the path of a file")
         engine = database.connect(Path(text).expanduser(), create=create)
         try:
-            return cls(text, engine, Codec(_kept(engine, "dictionary")))
+            return cls(text, engine, _codec(engine))
         except BaseException:
             engine.dispose()
             raise
@@ -62,9 +64,16 @@ def secret(trace: Trace) -> bytes:
     return _kept(trace.engine, "secret")
 
 
+def _codec(engine: sa.Engine) -> Codec:
+    try:
+        return Codec(_kept(engine, "dictionary"))
+    except ValueError as error:
+        raise TraceError(f"the trace's dictionary is damaged: {error}", hint=_LOST_HINT) from error
+
+
 def _kept(engine: sa.Engine, key: str) -> bytes:
     with engine.connect() as connection:
         found = connection.scalar(sa.select(meta.c.content).where(meta.c.key == key))
-    if found is None:
-        raise TraceError(f"the trace has lost its {key}", hint="restore it from a copy, or move it away and record anew")
+    if not found:
+        raise TraceError(f"the trace has lost its {key}", hint=_LOST_HINT)
     return bytes(found)

@@ -6,6 +6,7 @@ from itertools import batched
 import sqlalchemy as sa
 
 from storage import database
+from storage.elements import damage_of
 from storage.records import ExchangeId
 from storage.schema import calls, exchanges, replayed, trails
 from storage.trace import Trace
@@ -36,7 +37,9 @@ def load(trace: Trace, reader_version: int) -> Iterator[tuple[ExchangeId, bytes]
     )
     with trace.engine.connect() as connection:
         for number, content in connection.execute(query):
-            yield ExchangeId(number), trace.codec.decompress(content)
+            with damage_of(f"what is remembered of exchange e{number}"):
+                known = trace.codec.decompress(content)
+            yield ExchangeId(number), known
 
 
 def replays(trace: Trace, ids: Sequence[ExchangeId]) -> frozenset[ExchangeId]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from storage import journal
+from storage import journal, schema
 from storage.elements import Paths
 from storage.packing import Codec, unpack_chunks, unpack_headers
 from storage.schema import bodies, elements, exchanges, nodes
@@ -42,11 +42,8 @@ def verify(trace: Trace) -> Verification:
     """Checks everything in a trace."""
     with trace.engine.connect() as connection:
         check = _Check(connection, trace.codec)
-        check.file()
-        check.elements()
-        check.nodes()
-        check.bodies()
-        check.exchanges()
+        for part in (check.tables, check.file, check.references, check.elements, check.nodes, check.bodies, check.exchanges):
+            check.part(part)
     return Verification(
         elements=check.counts["elements"],
         nodes=check.counts["nodes"],
@@ -67,6 +64,20 @@ class _Check:
         self.problems: list[str] = []
         self.problem_count = 0
 
+    def part(self, check: Callable[[], None]) -> None:
+        """One part of the work: where the database itself cannot read on, that is a problem, and the other parts are still looked at."""
+        try:
+            check()
+        except sa.exc.DBAPIError as error:
+            self._say(f"{check.__name__}: {error.orig}")
+
+    def tables(self) -> None:
+        """All that a trace has, derived ones too."""
+        found = set(sa.inspect(self._connection).get_table_names())
+        for name in schema.metadata.tables:
+            if name not in found:
+                self._say(f"table {name} is missing")
+
     def file(self) -> None:
         """The database by its own checks."""
         if self._connection.dialect.name != "sqlite":
@@ -74,6 +85,11 @@ class _Check:
         for row in self._connection.exec_driver_sql("PRAGMA integrity_check"):
             if row[0] != "ok":
                 self._say(f"database: {row[0]}")
+
+    def references(self) -> None:
+        """Each reference to another row."""
+        if self._connection.dialect.name != "sqlite":
+            return
         for table, number, parent, _ in self._connection.exec_driver_sql("PRAGMA foreign_key_check"):
             self._say(f"{table} {number}: refers to a row of {parent} that is missing")
 
@@ -94,7 +110,7 @@ class _Check:
             before = 0 if above == 0 else depth_above
             if before is None:
                 self._say(f"node {number}: its parent {above} is missing")
-            elif depth != before + 1 or above >= number:
+            elif above >= number or depth != before + 1:
                 self._say(f"node {number}: its depth {depth} does not follow its parent's ({before})")
 
     def bodies(self) -> None:
@@ -155,13 +171,18 @@ class _Check:
         last = -1
         while rows := self._connection.execute(query.where(key > last).order_by(key).limit(_ROWS)).all():
             yield from rows
+            if rows[-1][0] <= last:  # a damaged page: it would go round for ever
+                self._say(f"{key}: rows are out of order after {last}")
+                return
             last = rows[-1][0]
 
     def _attempt(self, what: str, check: Callable[[Any], None], row: Any) -> None:
         try:
             check(row)
-        except ValueError as problem:
+        except (ValueError, TypeError, LookupError) as problem:
             self._say(f"{what}: {problem}")
+        except sa.exc.DBAPIError as problem:
+            self._say(f"{what}: {problem.orig}")
 
     def _say(self, problem: str) -> None:
         self.problem_count += 1

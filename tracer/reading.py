@@ -4,15 +4,16 @@ The bytes are the truth; what is derived here can be derived again (`playhead re
 conversation. Safe when two do it at once: both derive the same.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import batched
 from typing import get_type_hints
 
 import msgspec
 
-from storage import exchanges, places, sessions, trails
-from storage.records import Exchange, ExchangeId
+from storage import exchange_rows, exchanges, places, sessions, trails
+from storage.errors import DamagedError
+from storage.records import Exchange, ExchangeId, Reading, State
 from storage.trace import Trace
 from tracer.identity import Identity, Trail
 from tracer.prompts import Prompt, Prompts
@@ -37,8 +38,20 @@ def catch_up(trace: Trace) -> int:
     prompts = Prompts(trace)
     replays = trails.replays(trace, unread)
     for some in batched(unread, _BATCH):
-        _read(trace, identity, replays, prompts.of(some, exchanges.load_many(trace, some)))
+        _read(trace, identity, replays, _whole(trace, prompts, some))
     return len(unread)
+
+
+def _whole(trace: Trace, prompts: Prompts, some: Sequence[ExchangeId]) -> list[tuple[Exchange, Prompt]]:
+    """Exchanges with their prompts, but for those that are damaged: they count as read, with what is wrong, and keep no others up."""
+    try:
+        return list(prompts.of(some, exchanges.load_many(trace, some)))
+    except DamagedError as error:
+        if len(some) > 1:
+            return [found for number in some for found in _whole(trace, prompts, (number,))]
+        state = State(exchange_rows.of_exchange(trace, some[0]).state)
+        sessions.save(trace, [Reading(exchange_id=some[0], state=state, error=str(error))], [], READER_VERSION)
+        return []
 
 
 def _read(trace: Trace, identity: Identity, replays: Collection[ExchangeId], batch: Iterable[tuple[Exchange, Prompt]]) -> None:
