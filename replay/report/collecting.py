@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from replay import compare
 from replay.compare import Arm
 from replay.report.facts import Compared, Facts, Subject, facts
+from replay.report.plain import plain
 from replay.reuse import survey
 from replay.reuse.rules import Rule
 from storage import exchanges, runs, sessions
@@ -31,7 +32,7 @@ def collect(trace: Trace, asked: Asked, *, made_ns: int) -> Facts:
     if asked.sessions or not asked.runs:
         subjects.insert(0, _of_sessions(trace, asked))
     compared = _compared([Arm(run=run, rows=rows[run.id]) for run in replays])
-    return facts(subjects, trace=trace.location, made_ns=made_ns, compared=compared)
+    return plain(facts(subjects, trace=trace.location, made_ns=made_ns, compared=compared))  # type: ignore[no-any-return]
 
 
 def _of_sessions(trace: Trace, asked: Asked) -> Subject:
