@@ -29,6 +29,8 @@ from tracer.upstreams import Upstream
 SILENCE_LIMIT_S = 24 * 3600
 """A connection without a byte for so long is closed. Long reasoning sends nothing for many minutes; mitmproxy's own limit is ten."""
 
+LAST_PORT = 65535
+
 DRAIN_S = 3.0
 """How long exchanges in flight may go on once the recorder was told to stop."""
 
@@ -56,13 +58,15 @@ async def serve[T](recorder: Recorder, settings: Settings, work: Callable[[tuple
 
     Gives what `work` gave. Raises PlayheadError when a port is taken or an address cannot be listened on.
     """
-    undone = [_follow_log(recorder), guards.install()]
     ready = _Ready()
+    undone = [_follow_log(recorder, ready), guards.install()]
     master, proxyserver = _master(recorder, settings, ready)
     running = asyncio.ensure_future(master.run())  # kept until the end; a group would wrap what `work` raises
     try:
         await ready.event.wait()
-        return await work(_listeners(recorder, settings, proxyserver))
+        listeners = _listeners(recorder, settings, proxyserver)
+        ready.all_listen = True
+        return await work(listeners)
     finally:
         await _wind_down(recorder, proxyserver, settings.drain_s)
         master.shutdown()  # type: ignore[no-untyped-call]
@@ -72,10 +76,11 @@ async def serve[T](recorder: Recorder, settings: Settings, work: Callable[[tuple
 
 
 class _Ready:
-    """Told by mitmproxy when all its listeners were tried."""
+    """Told by mitmproxy when all its listeners were tried; `all_listen` once it is known that they do."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
+        self.all_listen = False
 
     def running(self) -> None:
         self.event.set()
@@ -106,9 +111,16 @@ def _master(recorder: Recorder, settings: Settings, ready: _Ready) -> tuple[Mast
 
 
 def _ports(settings: Settings) -> list[int]:
-    if settings.port:
-        return [settings.port + number for number in range(len(settings.upstreams))]
-    return _free_ports(settings.host, len(settings.upstreams))
+    count = len(settings.upstreams)
+    if not settings.port:
+        return _free_ports(settings.host, count)
+    last = settings.port + count - 1
+    if last > LAST_PORT:
+        raise PlayheadError(
+            f"{count} upstreams from port {settings.port} on would need port {last}, and {LAST_PORT} is the last there is",
+            hint=f"listen on port {LAST_PORT - count + 1} or lower, or on 0 to take free ones",
+        )
+    return list(range(settings.port, last + 1))
 
 
 def _free_ports(host: str, count: int) -> list[int]:
@@ -127,8 +139,9 @@ def _free_ports(host: str, count: int) -> list[int]:
 
 def _listeners(recorder: Recorder, settings: Settings, proxyserver: Proxyserver) -> tuple[Listener, ...]:
     for server in proxyserver.servers:
-        if server.last_exception is not None:
-            raise _cannot_listen(settings.host, server.mode.listen_port() or 0, server.last_exception)
+        if server.last_exception is not None or not server.is_running:
+            wrong = server.last_exception or OSError("it did not start")
+            raise _cannot_listen(settings.host, server.mode.listen_port() or 0, wrong)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return tuple(
         Listener(url=f"http://{host}:{port}", upstream=upstream.given)
@@ -184,18 +197,33 @@ def _private_folder() -> Path:
 
 
 def _trusted() -> tuple[str, str | None]:
-    """(file, folder) of the authorities trusted for upstreams: what `SSL_CERT_FILE` names, else certifi's and the system's."""
+    """(file, folder) of the authorities trusted for upstreams: what `SSL_CERT_FILE` names, else certifi's and the system's.
+
+    PlayheadError where it names nothing that can be used: no upstream could be reached over TLS.
+    """
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if file:
+        try:
+            ssl.create_default_context(cafile=file)
+        except OSError as wrong:  # an ssl.SSLError is one
+            why = "it holds no certificates" if isinstance(wrong, ssl.SSLError) else (wrong.strerror or str(wrong)).lower()
+            raise PlayheadError(
+                f"SSL_CERT_FILE names {file}, which cannot be used: {why}", hint="let it name a file of certificates (PEM), or unset it"
+            ) from None
         return file, folder
     return certifi.where(), folder or ssl.get_default_verify_paths().capath
 
 
-def _follow_log(recorder: Recorder) -> Callable[[], None]:
-    """What mitmproxy logs as an error means that something went unrecorded: it is told. Anything less is not even made."""
+def _follow_log(recorder: Recorder, ready: _Ready) -> Callable[[], None]:
+    """What mitmproxy logs as an error means that something went unrecorded: it is told. Anything less is not even made.
+
+    Nothing is told of listeners that never listened: why is raised (`_listeners`), and nothing went unrecorded.
+    """
 
     class Teller(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
+            if not ready.all_listen:
+                return
             reason = f": {record.exc_info[1]}" if record.exc_info and record.exc_info[1] else ""
             recorder.tell(f"mitmproxy: {record.getMessage()}{reason}")
 

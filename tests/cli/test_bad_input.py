@@ -146,6 +146,7 @@ def test_a_port_that_is_taken(command: str, taken: int, tmp_path: Path) -> None:
     done = playhead(command, "--listen", f"127.0.0.1:{taken}", *more)
     assert done.code == 1, done.err
     assert done.tells(str(taken))
+    assert len(done.err.splitlines()) == 2
 
 
 @pytest.mark.parametrize("arguments", ["record --upstream ::", "record --listen nowhere", "simulate --listen nowhere"])

@@ -99,6 +99,7 @@ def test_record_keeps_what_passed_and_serves_from_where_it_was_told(tmp_path: Pa
         (["--listen", "nowhere"], ["nowhere", "HOST:PORT"]),
         (["--upstream", "ftp://x"], ["ftp://x"]),
         (["--listen", "203.0.113.9:0", "--allow-remote"], ["cannot listen on 203.0.113.9"]),
+        (["--listen", "127.0.0.1:65535", "--upstream", "http://a", "--upstream", "http://b"], ["65536", "65534 or lower"]),
     ],
 )
 def test_record_refuses_bad_addresses(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
@@ -106,6 +107,18 @@ def test_record_refuses_bad_addresses(tmp_path: Path, arguments: list[str], word
     ended = playhead("record", *arguments, "--trace", tmp_path / "a.trace")
     assert ended.code == 1
     assert ended.tells(*words), ended.err
+
+
+@pytest.mark.parametrize("content", [None, "no certificates"])
+def test_certificates_that_cannot_be_used_are_refused(tmp_path: Path, content: str | None) -> None:
+    """At the start, and not at the first request: a file that is not there, one that holds none."""
+    file = tmp_path / "ca.pem"
+    if content:
+        file.write_text(content)
+    ended = playhead("record", "--listen", "127.0.0.1:0", "--trace", tmp_path / "a.trace", SSL_CERT_FILE=str(file))
+    assert ended.code == 1
+    assert ended.tells("SSL_CERT_FILE", str(file)), ended.err
+    assert len(ended.err.splitlines()) == 2
 
 
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
