@@ -26,7 +26,7 @@ def told(error: Exception) -> int:
     if isinstance(error, click.ClickException):
         tell(error.format_message(), getattr(error, "hint", None) or usage_hint(error))
         return error.exit_code
-    known = storage_full(error) or error
+    known = storage_full(error) or trace_error(error) or error
     if not isinstance(known, PlayheadError):
         raise error
     tell(str(known), known.hint)
@@ -57,6 +57,15 @@ def storage_full(error: BaseException) -> StorageFullError | None:
             )
         beneath = beneath.__cause__ or beneath.__context__
     return None
+
+
+def trace_error(error: BaseException) -> PlayheadError | None:
+    """The error as what it says of the trace, when it came from the database; SQLAlchemy is only here when it was in use."""
+    if isinstance(error, PlayheadError) or "storage.database" not in sys.modules:
+        return None
+    from storage import database
+
+    return database.explained(error)
 
 
 def broken_pipe() -> int:

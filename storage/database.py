@@ -25,6 +25,8 @@ _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_MS = 5_000
 _MIGRATING = threading.Lock()
 """Alembic keeps what it works on in module globals: one migration at a time in a process."""
+_DAMAGE = ("no such table", "no such column", "Could not decode to UTF-8")
+"""What SQLite says, under codes that can be anything, of a trace that is not as it was made."""
 _NO_TRACE_HINT = "give the path of a trace, or of a file that does not exist yet"
 
 
@@ -34,11 +36,22 @@ def connect(path: Path, *, create: bool) -> sa.Engine:
         if create and not path.exists():
             _create(path)
         _check_header(path, empty_allowed=create)
-        return _brought_up_to_date(_engine(path), path, create=create)
+        return _opened(path, create=create)
     except OSError as error:
         raise TraceError(f"{path} cannot be opened: {error.strerror}", hint="check the path and its permissions") from error
     except sa.exc.DatabaseError as error:
         raise as_trace_error(path, error) from error
+
+
+def _opened(path: Path, *, create: bool) -> sa.Engine:
+    """The usual way; where that needs files beside the trace that cannot be made (read-only, full), as a file that nobody changes."""
+    try:
+        return _brought_up_to_date(_engine(path), path, create=create)
+    except sa.exc.OperationalError as error:
+        wal = path.with_name(path.name + "-wal")
+        if create or _code(error) not in _UNWRITABLE or (wal.exists() and wal.stat().st_size):
+            raise
+    return _brought_up_to_date(_engine(path, is_frozen=True), path, create=False)
 
 
 def _create(path: Path) -> None:
@@ -95,9 +108,12 @@ class _Connection(sqlite3.Connection):
             self.autocommit = False
 
 
-def _engine(path: Path) -> sa.Engine:
+def _engine(path: Path, *, is_frozen: bool = False) -> sa.Engine:
+    url = sa.URL.create("sqlite", database=str(path))
+    if is_frozen:
+        url = sa.URL.create("sqlite", database=path.absolute().as_uri(), query={"mode": "ro", "immutable": "1", "uri": "true"})
     engine = sa.create_engine(
-        sa.URL.create("sqlite", database=str(path)),
+        url,
         connect_args={"autocommit": False, "check_same_thread": False, "factory": _Connection},
         pool_size=4,
         max_overflow=-1,
@@ -190,28 +206,52 @@ def tidy(engine: sa.Engine) -> None:
 
 def as_trace_error(path: object, error: sa.exc.DBAPIError) -> TraceError:
     """What a database error says of the trace at `path`, in words for the user."""
-    code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+    return _meaning(path, error.orig or error) or TraceError(
+        f"{path} cannot be opened: {error.orig}", hint="check the path and its permissions"
+    )
+
+
+def explained(error: BaseException) -> TraceError | None:
+    """What an error with a database's beneath it says of the trace; None when there is none, or it is a fault of a statement."""
+    beneath: BaseException | None = error
+    while beneath is not None and not isinstance(beneath, sqlite3.Error):
+        beneath = beneath.__cause__ or beneath.__context__
+    return _meaning("the trace", beneath) if beneath is not None else None
+
+
+def _meaning(path: object, error: BaseException) -> TraceError | None:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
         return TraceError(f"{path} is not a trace", hint=_NO_TRACE_HINT)
-    if code == sqlite3.SQLITE_CORRUPT:
-        return TraceError(f"{path} is damaged: {error.orig}", hint="restore it from a copy, or move it away and record anew")
+    if code == sqlite3.SQLITE_CORRUPT or str(error).startswith(_DAMAGE):
+        return TraceError(f"{path} is damaged: {error}", hint="see what else is: playhead verify; or restore it from a copy")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return TraceError(f"{path} is locked by another program", hint="close what holds it open and try again")
     if code == sqlite3.SQLITE_FULL:
-        return TraceError(f"{path} cannot be created: the disk is full", hint="free some space")
-    return TraceError(f"{path} cannot be opened: {error.orig}", hint="check the path and its permissions")
+        return TraceError(f"{path} cannot be written: the disk is full", hint="free some space")
+    if code == sqlite3.SQLITE_READONLY:
+        return TraceError(f"{path} cannot be written: it is read-only", hint="check its permissions and those of its folder")
+    if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+        return TraceError(f"{path} cannot be read or written: {error}", hint="check the disk, the path and its permissions")
+    return None
 
 
 def is_transient(error: sa.exc.DBAPIError) -> bool:
     """Whether trying again later can help: locked, full, read-only for now, or a failing disk; not a wrong statement."""
-    return (getattr(error.orig, "sqlite_errorcode", 0) & 0xFF) in _TRANSIENT
+    return _code(error) in _TRANSIENT
 
 
 def is_full(error: sa.exc.DBAPIError) -> bool:
     """Whether the disk, or the file's allowed size, is full."""
-    return (getattr(error.orig, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_FULL
+    return _code(error) == sqlite3.SQLITE_FULL
 
 
+def _code(error: sa.exc.DBAPIError) -> int:
+    """SQLite's primary result code."""
+    return int(getattr(error.orig, "sqlite_errorcode", 0)) & 0xFF
+
+
+_UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _TRANSIENT = frozenset(
     (
         sqlite3.SQLITE_BUSY,

@@ -22,6 +22,8 @@ class Trace:
         self.location = location
         self.engine = engine
         self.codec = codec
+        self.is_unkept = False
+        """Whether something derived could not be saved: told once (storage.derived)."""
 
     @classmethod
     def open(cls, location: str | os.PathLike[str], *, create: bool = False) -> "Trace":

@@ -11,7 +11,7 @@ from typing import get_type_hints
 
 import msgspec
 
-from storage import exchange_rows, exchanges, places, sessions, trails
+from storage import derived, exchange_rows, exchanges, places, sessions, trails
 from storage.errors import DamagedError
 from storage.records import Exchange, ExchangeId, Reading, State
 from storage.trace import Trace
@@ -30,16 +30,19 @@ _UNPACK = msgspec.msgpack.Decoder(tuple[tuple(_HINTS[name] for name in _KEPT)]) 
 
 
 def catch_up(trace: Trace) -> int:
-    """Reads what is unread, in order of start; how many exchanges that were. Idempotent."""
+    """Reads what is unread, in order of start; how many exchanges that were; 0 where nothing can be saved. Idempotent."""
     unread = exchanges.unread(trace, READER_VERSION)
     if not unread:
         return 0
     identity = Identity(_remembered(trace, frozenset(unread)))
     prompts = Prompts(trace)
     replays = trails.replays(trace, unread)
-    for some in batched(unread, _BATCH):
-        _read(trace, identity, replays, _whole(trace, prompts, some))
-    return len(unread)
+
+    def read() -> None:
+        for some in batched(unread, _BATCH):
+            _read(trace, identity, replays, _whole(trace, prompts, some))
+
+    return len(unread) if derived.kept(trace, read) else 0
 
 
 def _whole(trace: Trace, prompts: Prompts, some: Sequence[ExchangeId]) -> list[tuple[Exchange, Prompt]]:

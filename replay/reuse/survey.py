@@ -11,7 +11,7 @@ from replay.edits import SALT_FIELDS
 from replay.reuse.ledger import VERSION, Ledger, Names, Row, account, totals
 from replay.reuse.prompts import Prompts, fills_a_cache, with_replies
 from replay.reuse.rules import Rule
-from storage import exchanges, reuse_rows, runs
+from storage import derived, exchanges, reuse_rows, runs
 from storage.records import ExchangeId, ExchangeRow, Run, RunId
 from storage.reuse_rows import IdealRow
 from storage.trace import Trace
@@ -70,7 +70,7 @@ def of_rows(trace: Trace, rows: Sequence[ExchangeRow], asked: Asked, *, salted: 
 
 
 def keep(trace: Trace, ledger: Ledger) -> None:
-    """Stores the figures of recorded turns, so that listings have them without counting; only what is new or has changed."""
+    """Stores the figures of recorded turns where that can be done, so that listings need not count; only what is new or has changed."""
     known = reuse_rows.load(trace)
     figures = [
         IdealRow(
@@ -82,4 +82,5 @@ def keep(trace: Trace, ledger: Ledger) -> None:
         )
         for row in ledger.rows
     ]
-    reuse_rows.save(trace, [figure for figure in figures if known.get(figure.exchange_id) != figure])
+    changed = [figure for figure in figures if known.get(figure.exchange_id) != figure]
+    derived.kept(trace, lambda: reuse_rows.save(trace, changed))

@@ -7,10 +7,12 @@ import sys
 
 import click
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner
 
 from cli import exits
 from cli.main import Commands
+from storage import database
 from storage.errors import NotFoundError, PlayheadError, StorageFullError, VerdictError
 
 
@@ -57,6 +59,33 @@ def test_a_full_disk_is_found_beneath_other_errors() -> None:
     assert isinstance(exits.storage_full(wrapped), StorageFullError)
     assert exits.storage_full(RuntimeError("another")) is None
     assert exits.storage_full(sqlite3.OperationalError("database is locked")) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "said"),
+    [
+        (sqlite3.SQLITE_BUSY, "database is locked", "error: the trace is locked by another program\nhint: "),
+        (sqlite3.SQLITE_READONLY, "attempt to write", "error: the trace cannot be written: it is read-only\nhint: "),
+        (sqlite3.SQLITE_CORRUPT, "malformed", "error: the trace is damaged: malformed\nhint: "),
+        (sqlite3.SQLITE_ERROR, "no such table: calls", "error: the trace is damaged: no such table: calls\nhint: "),
+        (sqlite3.SQLITE_IOERR, "disk I/O error", "error: the trace cannot be read or written: disk I/O error\nhint: "),
+    ],
+)
+def test_what_the_database_says_is_told_of_the_trace(code: int, words: str, said: str) -> None:
+    """From wherever it comes, in one line with a hint."""
+    original = sqlite3.OperationalError(words)
+    original.sqlite_errorcode = code
+    wrapped = sa.exc.OperationalError("SELECT 1", {}, original)
+    wrapped.__cause__ = original
+    done = CliRunner().invoke(ending(wrapped), ["command"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith(said)
+
+
+def test_a_wrong_statement_is_a_bug() -> None:
+    """It says nothing of the trace."""
+    assert database.explained(sqlite3.OperationalError("near SELEC: syntax error")) is None
+    assert exits.trace_error(RuntimeError("another")) is None
 
 
 def test_a_bug_shows_its_traceback() -> None:

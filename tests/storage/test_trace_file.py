@@ -224,7 +224,7 @@ def test_a_trace_can_be_read_where_it_cannot_be_written(tmp_path: Path) -> None:
         sqlite3.SQLITE_FULL: "disk is full",
         sqlite3.SQLITE_BUSY: "locked",
         sqlite3.SQLITE_NOTADB: "is not a trace",
-        sqlite3.SQLITE_READONLY: "cannot be opened",
+        sqlite3.SQLITE_READONLY: "is read-only",
     }
     for code, said in words.items():
         original = sqlite3.OperationalError("words of the driver")
