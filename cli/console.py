@@ -46,9 +46,9 @@ def say(text: str = "") -> None:
     click.echo(text, err=True)
 
 
-def tint(text: str, colour: str, stream: TextIO) -> str:
-    """The text in a colour, where `stream` is a terminal that wants one (NO_COLOR, TERM=dumb)."""
-    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+def tint(text: str, colour: str, stream: TextIO | None) -> str:
+    """The text in a colour, where `stream` is a terminal that wants one (NO_COLOR, TERM=dumb). None: it is closed."""
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream is not None and stream.isatty()
     return click.style(text, fg=colour) if wanted else text
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from cli import exits
+from storage.errors import PlayheadError
 
 
 class Listed(NamedTuple):
@@ -68,6 +69,8 @@ class Commands(click.Group):
         """Runs a command and ends the interpreter with its exit code; what the user can mend is told in one line and a hint."""
         extra["standalone_mode"] = False
         try:
+            if sys.stdout is None:  # closed by whoever started us
+                raise PlayheadError("stdout is closed: nothing can be printed", hint="send it to /dev/null if you want none of it")
             code = super().main(list(args) if args is not None else None, prog_name or "playhead", **extra)
             sys.stdout.flush()
         except Exception as error:

@@ -61,7 +61,7 @@ async def _child(command: Sequence[str], listeners: "tuple[Listener, ...]", reco
 def _say_what_was_set(command: Sequence[str], found: "Pointing") -> None:
     from tracer.recipes import agent_of
 
-    shown = [f"{name}={value}" for name, value in found.variables if name.upper() != "NO_PROXY"] + list(found.arguments)
+    shown = [f"{name}={console.plain(value)}" for name, value in found.variables if name != "no_proxy"] + list(found.arguments)
     console.say(f"playhead: recording {agent_of(command) or console.plain(command[0])}; set {' '.join(shown)}")
 
 

@@ -15,6 +15,14 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _THE_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
 
 
+class NotStartedError(PlayheadError):
+    """A command that could not be started; the exit code is a shell's: 127 there is none, 126 it cannot be run."""
+
+    def __init__(self, message: str, exit_code: int, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = exit_code
+
+
 class Child:
     """A command that runs."""
 
@@ -22,10 +30,10 @@ class Child:
         try:
             self._process = subprocess.Popen(list(command), env=dict(environment))
         except FileNotFoundError:
-            raise PlayheadError(f"there is no command {command[0]}", hint="give a program on your PATH behind --") from None
+            raise NotStartedError(f"there is no command {command[0]}", 127, hint="give a program on your PATH behind --") from None
         except OSError as wrong:
             reason = (wrong.strerror or str(wrong)).lower()
-            raise PlayheadError(f"cannot start {command[0]}: {reason}", hint="look whether it is a program you may run") from None
+            raise NotStartedError(f"cannot start {command[0]}: {reason}", 126, hint="look whether it is a program you may run") from None
 
     @property
     def pid(self) -> int:

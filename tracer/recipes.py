@@ -8,6 +8,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
+
+from storage.errors import PlayheadError
 
 type Bases = Mapping[str, str]
 """What a client of each provider takes as base URL: `openai` with its `/v1`, `anthropic` and `gemini` without a version."""
@@ -67,12 +70,29 @@ def _opencode(bases: Bases, environment: Mapping[str, str]) -> Pointing:
     """Its configuration may come from the environment; what the user has there is kept and only the base URLs are set."""
     try:
         config = json.loads(environment.get("OPENCODE_CONFIG_CONTENT") or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         config = {}
-    providers = config.setdefault("provider", {})
+    providers = _inner(_object(config, "the configuration"), "provider", "provider")
     for name, base in (("anthropic", bases["anthropic"] + "/v1"), ("openai", bases["openai"]), ("google", bases["gemini"] + "/v1beta")):
-        providers.setdefault(name, {}).setdefault("options", {})["baseURL"] = base
+        provider = _inner(providers, name, f"provider.{name}")
+        _inner(provider, "options", f"provider.{name}.options")["baseURL"] = base
     return Pointing(variables=(("OPENCODE_CONFIG_CONTENT", json.dumps(config)),))
+
+
+def _inner(outer: dict[str, Any], name: str, place: str) -> dict[str, Any]:
+    """The object called `name` in `outer`, made where there is none."""
+    if outer.get(name) is None:
+        outer[name] = {}
+    return _object(outer[name], place)
+
+
+def _object(found: Any, place: str) -> dict[str, Any]:
+    """What was found at `place` of opencode's configuration; PlayheadError when it is no object."""
+    if not isinstance(found, dict):
+        raise PlayheadError(
+            f"OPENCODE_CONFIG_CONTENT cannot be added to: {place} is no JSON object", hint="mend it as opencode wants it, or unset it"
+        )
+    return found
 
 
 def _litellm(bases: Bases, environment: Mapping[str, str]) -> Pointing:  # noqa: ARG001 - one shape for all recipes
@@ -108,8 +128,9 @@ def _any(bases: Bases, environment: Mapping[str, str]) -> Pointing:  # noqa: ARG
 
 
 def _no_proxy(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    kept = environment.get("NO_PROXY") or environment.get("no_proxy")
-    value = f"{kept},{LOOPBACK}" if kept else LOOPBACK
+    """What either variable names is kept, each name once: programs read one or the other."""
+    named = ",".join((environment.get("NO_PROXY", ""), environment.get("no_proxy", ""), LOOPBACK)).split(",")
+    value = ",".join(dict.fromkeys(name.strip() for name in named if name.strip()))
     return (("NO_PROXY", value), ("no_proxy", value))
 
 

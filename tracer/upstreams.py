@@ -3,6 +3,7 @@
 Pure. It does not know mitmproxy; the command line uses it to refuse bad addresses before anything is started.
 """
 
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -38,10 +39,19 @@ def parse(text: str) -> Upstream:
         port = parts.port
     except ValueError:
         raise _not_an_upstream(text) from None
-    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.query or parts.fragment or parts.username:
+    host = parts.hostname or ""
+    if parts.scheme not in _DEFAULT_PORTS or not _is_host(host) or port == 0 or parts.query or parts.fragment or parts.username:
         raise _not_an_upstream(text)
     default = _DEFAULT_PORTS[parts.scheme]
-    return Upstream(given=text, scheme=parts.scheme, host=parts.hostname, port=port or default, base_path=parts.path.rstrip("/"))
+    return Upstream(given=text, scheme=parts.scheme, host=host, port=port or default, base_path=parts.path.rstrip("/"))
+
+
+def _is_host(host: str) -> bool:
+    """Whether it can be a server's name or address: no empty label, no space or control character in it."""
+    if ":" in host:  # urlsplit has seen that it is an IPv6 address
+        return True
+    labels = host.removesuffix(".").split(".")
+    return all(labels) and not any(c.isspace() or not c.isprintable() for c in host)
 
 
 def chosen(given: Sequence[str]) -> tuple[Upstream, ...]:
@@ -55,7 +65,10 @@ def chosen(given: Sequence[str]) -> tuple[Upstream, ...]:
 
 def is_loopback(host: str) -> bool:
     """Whether an address to listen on can be reached from this machine only."""
-    return host in {"localhost", "::1"} or host.startswith("127.")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().removesuffix(".") == "localhost"
 
 
 def parse_listen(text: str) -> tuple[str, int]:

@@ -157,10 +157,18 @@ def test_addresses_that_are_none(arguments: str, tmp_path: Path) -> None:
     assert done.tells()
 
 
+def test_running_what_is_no_program(tmp_path: Path) -> None:
+    """The exit code is a shell's."""
+    (tmp_path / "text").write_text("no program")
+    done = playhead("run", "--trace", tmp_path / "a.trace", "--", tmp_path / "text")
+    assert done.code == 126
+    assert done.tells("cannot start")
+
+
 def test_running_a_command_that_does_not_exist(tmp_path: Path) -> None:
     """A line that names it, and no session of nothing."""
     done = playhead("run", "--trace", tmp_path / "a.trace", "--", "no-such-program-at-all")
-    assert done.code == 1
+    assert done.code == 127
     assert done.tells("no-such-program-at-all")
     assert exchanges(tmp_path / "a.trace") == 0
 

@@ -92,3 +92,14 @@ def test_inside_a_program_errors_are_values_of_the_exit_code() -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
+
+
+@pytest.mark.parametrize("arguments", ["exchanges", "show e1 --raw request", "--version"])
+def test_a_closed_stdout_is_told(arguments: str) -> None:
+    """In one line: what was asked for cannot be printed. With stderr closed too there is the exit code."""
+    command = f'"{sys.executable}" -P -m cli.main {arguments}'
+    done = subprocess.run(["/bin/sh", "-c", f"{command} >&-"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: stdout is closed")
+    assert len(done.stderr.splitlines()) == 2
+    assert subprocess.run(["/bin/sh", "-c", f"{command} >&- 2>&-"], timeout=60, check=False).returncode == 1

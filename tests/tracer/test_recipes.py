@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from storage.errors import PlayheadError
 from tracer import recipes
 from tracer.recipes import Pointing
 
@@ -66,6 +67,8 @@ def test_variables_name_the_listener(program: str, expected: dict[str, str]) -> 
 def test_what_the_user_excluded_from_proxies_stays_excluded() -> None:
     """Ours is added."""
     assert variables("claude", NO_PROXY="corp.example")["NO_PROXY"].split(",")[0] == "corp.example"
+    both = variables("claude", NO_PROXY="a.example, localhost", no_proxy="b.example,a.example")
+    assert both["NO_PROXY"] == both["no_proxy"] == "a.example,localhost,b.example,127.0.0.1,::1"
 
 
 def test_codex_gets_arguments() -> None:
@@ -86,6 +89,22 @@ def test_opencode_keeps_its_own_configuration(given: str) -> None:
     if given.startswith("{"):
         assert config["theme"] == "dark"
         assert config["provider"]["openai"]["options"]["apiKey"] == "k"
+
+
+def test_opencode_gets_a_null_filled_in() -> None:
+    """As where nothing was."""
+    config = json.loads(variables("opencode", OPENCODE_CONFIG_CONTENT='{"provider":{"openai":null}}')["OPENCODE_CONFIG_CONTENT"])
+    assert config["provider"]["openai"] == {"options": {"baseURL": "http://127.0.0.1:2/v1"}}
+
+
+@pytest.mark.parametrize(
+    "given", ["[1]", "null", '{"provider":[]}', '{"provider":{"openai":3}}', '{"provider":{"openai":{"options":"x"}}}']
+)
+def test_an_opencode_configuration_of_another_shape_is_refused(given: str) -> None:
+    """It cannot be added to, and is not thrown away unsaid."""
+    with pytest.raises(PlayheadError, match=r"OPENCODE_CONFIG_CONTENT.* is no JSON object") as caught:
+        variables("opencode", OPENCODE_CONFIG_CONTENT=given)
+    assert caught.value.hint
 
 
 def test_each_provider_gets_its_own_listener() -> None:

@@ -23,7 +23,23 @@ def test_upstreams_are_taken_apart(text: str, origin: str, base_path: str) -> No
     assert (found.origin, found.base_path, found.given) == (origin, base_path, text)
 
 
-@pytest.mark.parametrize("text", ["ftp://x", "http://", "http://h:99999", "http://h/x?key=1", "http://u:secret@h", "http://h#f", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ftp://x",
+        "http://",
+        "http://h:99999",
+        "http://h/x?key=1",
+        "http://u:secret@h",
+        "http://h#f",
+        "",
+        "http://a b",
+        "http://..",
+        "http://a..b",
+        "http://h:0",
+        "http://a\x7f",
+    ],
+)
 def test_what_is_no_upstream_is_refused(text: str) -> None:
     """In one line, with a hint, without a secret."""
     with pytest.raises(PlayheadError) as caught:
@@ -50,3 +66,9 @@ def test_listening_addresses() -> None:
     assert [upstreams.is_loopback(host) for host in ("127.0.0.1", "localhost", "::1", "127.9.9.9", "0.0.0.0", "10.0.0.1")] == [True] * 4 + [
         False
     ] * 2
+
+
+@pytest.mark.parametrize("host", ["127.evil.example", "127.0.0.1.evil.example", "127.1", "localhost.evil.example", "", "::"])
+def test_a_name_is_not_loopback_for_its_looks(host: str) -> None:
+    """Only an address of the loopback network is, or the name `localhost`."""
+    assert not upstreams.is_loopback(host)
