@@ -4,6 +4,7 @@ SQLite by path. It knows no table but alembic's own; what is wrong with a file b
 """
 
 import os
+import resource
 import secrets
 import sqlite3
 import threading
@@ -25,6 +26,7 @@ _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_MS = 5_000
 _MIGRATING = threading.Lock()
 """Alembic keeps what it works on in module globals: one migration at a time in a process."""
+DAMAGE_HINT = "restore it from a copy, or move it away and record anew"
 _DAMAGE = ("no such table", "no such column", "Could not decode to UTF-8")
 """What SQLite says, under codes that can be anything, of a trace that is not as it was made."""
 _NO_TRACE_HINT = "give the path of a trace, or of a file that does not exist yet"
@@ -162,9 +164,12 @@ def _brought_up_to_date(engine: sa.Engine, path: Path, *, create: bool) -> sa.En
 
 def _revision(connection: sa.Connection) -> str | None:
     """The schema revision of the trace; None when it has no tables yet."""
-    if not sa.inspect(connection).has_table("alembic_version"):
+    tables = sa.inspect(connection).get_table_names()
+    if not tables:
         return None
-    found: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    found: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version")) if "alembic_version" in tables else None
+    if found is None:
+        raise TraceError("the trace is damaged: it has tables and does not say of which schema", hint=DAMAGE_HINT)
     return found
 
 
@@ -227,8 +232,8 @@ def _meaning(path: object, error: BaseException) -> TraceError | None:
         return TraceError(f"{path} is damaged: {error}", hint="see what else is: playhead verify; or restore it from a copy")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return TraceError(f"{path} is locked by another program", hint="close what holds it open and try again")
-    if code == sqlite3.SQLITE_FULL:
-        return TraceError(f"{path} cannot be written: the disk is full", hint="free some space")
+    if _is_full(error):
+        return TraceError(f"{path} cannot be written: the disk is full, or the file as large as it may be", hint="free some space")
     if code == sqlite3.SQLITE_READONLY:
         return TraceError(f"{path} cannot be written: it is read-only", hint="check its permissions and those of its folder")
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
@@ -243,7 +248,14 @@ def is_transient(error: sa.exc.DBAPIError) -> bool:
 
 def is_full(error: sa.exc.DBAPIError) -> bool:
     """Whether the disk, or the file's allowed size, is full."""
-    return _code(error) == sqlite3.SQLITE_FULL
+    return _is_full(error.orig)
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """A file at its allowed size is a failed write to SQLite."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    is_limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+    return code & 0xFF == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR_WRITE and is_limited)
 
 
 def _code(error: sa.exc.DBAPIError) -> int:

@@ -42,6 +42,9 @@ class Trouble:
         return TraceError(self.text, hint="close what holds the trace open, or record into another")
 
 
+_GONE = Trouble("gone", "the trace was deleted, moved or replaced while it was recorded into", is_full=False)
+
+
 @dataclass(slots=True)
 class Outcome:
     """What one round of storing did. `lost` counts exchanges given up in it; `said` is for the user."""
@@ -91,10 +94,16 @@ class Storing:
                 break
         return outcome
 
-    def end(self) -> Outcome:
-        """A last attempt on all that waits; then the lease is given back, and what is still open ends as interrupted."""
-        outcome = self.store(float("inf"))
+    def end(self, trouble: Trouble | None = None) -> Outcome:
+        """A last attempt on all that waits; then the lease is given back, and what is still open ends as interrupted.
+
+        `trouble`: what has kept the writer from storing up to now. Where that means waiting, nothing is attempted any more.
+        """
+        is_hopeless = trouble is not None and not trouble.is_full
+        outcome = Outcome(trouble=trouble) if is_hopeless else self.store(float("inf"))
         outcome.lost += sum(1 for step in self._steps if step.is_waiting and not step.lost)
+        if is_hopeless:
+            return outcome
         with suppress(sa.exc.DBAPIError), self._trace.engine.begin() as connection:
             leases.end(connection, self._lease)
             self._numbering.restart()
@@ -102,6 +111,9 @@ class Storing:
         return outcome
 
     def _store_batch(self, batch: Sequence[Step], outcome: Outcome) -> None:
+        if not self._trace.is_in_place():  # SQLite would go on writing into a file that nobody can find
+            outcome.trouble = _GONE
+            return
         try:
             self._commit(batch)
         except Exception as error:
@@ -197,6 +209,6 @@ def _batches(steps: Iterable[Step]) -> list[list[Step]]:
 
 def _trouble(error: sa.exc.DBAPIError) -> Trouble:
     if database.is_full(error):
-        return Trouble("full", "the disk is full: nothing more can be recorded until there is space", is_full=True)
+        return Trouble("full", "the disk is full, or the file as large as it may be: nothing more can be recorded", is_full=True)
     kind = str(error.orig)
     return Trouble(kind, f"the trace cannot be written: {kind}", is_full=False)

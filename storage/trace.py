@@ -12,8 +12,6 @@ from storage.errors import TraceError
 from storage.packing import Codec
 from storage.schema import meta
 
-_LOST_HINT = "restore it from a copy, or move it away and record anew"
-
 
 class Trace:
     """An open trace. Reading is safe from several threads; `codec` compresses its blobs."""
@@ -22,6 +20,7 @@ class Trace:
         self.location = location
         self.engine = engine
         self.codec = codec
+        self._file = _file_at(location)
         self.is_unkept = False
         """Whether something derived could not be saved: told once (storage.derived)."""
 
@@ -38,6 +37,10 @@ class Trace:
             engine.dispose()
             raise
 
+    def is_in_place(self) -> bool:
+        """Whether its path still names the file that was opened; no longer when that was deleted, moved or replaced."""
+        return _file_at(self.location) == self._file
+
     def close(self) -> None:
         """Gives freed pages back, empties the write-ahead log and closes. A trace that others hold open stays as it is."""
         try:
@@ -50,6 +53,14 @@ class Trace:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _file_at(location: str) -> tuple[int, int] | None:
+    try:
+        found = Path(location).expanduser().stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def default_location() -> str:
@@ -70,12 +81,12 @@ def _codec(engine: sa.Engine) -> Codec:
     try:
         return Codec(_kept(engine, "dictionary"))
     except ValueError as error:
-        raise TraceError(f"the trace's dictionary is damaged: {error}", hint=_LOST_HINT) from error
+        raise TraceError(f"the trace's dictionary is damaged: {error}", hint=database.DAMAGE_HINT) from error
 
 
 def _kept(engine: sa.Engine, key: str) -> bytes:
     with engine.connect() as connection:
         found = connection.scalar(sa.select(meta.c.content).where(meta.c.key == key))
     if not found:
-        raise TraceError(f"the trace has lost its {key}", hint=_LOST_HINT)
+        raise TraceError(f"the trace has lost its {key}", hint=database.DAMAGE_HINT)
     return bytes(found)

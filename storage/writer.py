@@ -21,6 +21,8 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 """Between vain attempts."""
 _PATIENCE = 4
 """Vain attempts on a full disk for which `flush` waits; the writer goes on trying."""
+_LONGEST_TROUBLE_S = 10.0
+"""For so long `flush` waits when the trace cannot be written for another reason, e.g. because it is locked."""
 
 
 class Writer:
@@ -94,7 +96,7 @@ class Writer:
     def flush(self, timeout_s: float = 30.0) -> None:
         """Waits until all that was told is stored. StorageFullError or TraceError when it is not, or some was lost since the last flush."""
         with self._changed:
-            wanted, patience = self._told, self._vain_attempts + _PATIENCE
+            wanted, patience = self._told, (self._vain_attempts + _PATIENCE, time.monotonic() + _LONGEST_TROUBLE_S)
             self._wanted = max(self._wanted, wanted)
             self._is_hurried = True
             self._changed.notify_all()
@@ -148,10 +150,12 @@ class Writer:
         self._told += 1
         self._changed.notify_all()
 
-    def _is_vain(self, patience: int) -> bool:
-        """Whether waiting longer helps nobody: the disk stays full, or the thread has ended."""
-        is_full = self._trouble is not None and self._trouble.is_full
-        return (is_full and self._vain_attempts >= patience) or not self._thread.is_alive()
+    def _is_vain(self, patience: tuple[int, float]) -> bool:
+        """Whether waiting longer helps nobody: after so many attempts on a full disk, at that time in other trouble, without the thread."""
+        if self._trouble is None:
+            return not self._thread.is_alive()
+        is_over = self._vain_attempts >= patience[0] if self._trouble.is_full else time.monotonic() >= patience[1]
+        return is_over or not self._thread.is_alive()
 
     def _error(self, lost: int) -> PlayheadError:
         if self._trouble is not None:
@@ -228,7 +232,7 @@ class Writer:
     def _end(self) -> None:
         """What could not be stored is lost; the lease is given back."""
         self._take_news()
-        outcome = self._storing.end()
+        outcome = self._storing.end(self._trouble)
         if outcome.lost:
             outcome.said.append(f"{outcome.lost} exchanges could not be kept")
         self._account(outcome)

@@ -118,6 +118,15 @@ def test_a_corrupted_page_is_a_problem(path: Path, table: str) -> None:
         assert not verify(trace).is_whole
 
 
+@pytest.mark.parametrize("statement", ["DELETE FROM alembic_version", "DROP TABLE alembic_version"])
+def test_a_trace_that_has_lost_its_revision_is_damaged(path: Path, statement: str) -> None:
+    """Also to a recorder, which would else make its tables anew."""
+    damage(path, statement)
+    for create in (False, True):
+        with pytest.raises(TraceError, match="damaged: it has tables"):
+            Trace.open(path, create=create)
+
+
 @pytest.mark.parametrize("content", [b"", b"short"])
 def test_a_lost_dictionary_is_told(path: Path, content: bytes) -> None:
     """Nothing can be read without it."""

@@ -1,6 +1,7 @@
 """A trace file: made private, opened again, refused when it is none, brought up to date when it is older."""
 
 import os
+import resource
 import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -233,6 +234,19 @@ def test_a_trace_can_be_read_where_it_cannot_be_written(tmp_path: Path) -> None:
         assert said in str(database.as_trace_error(tmp_path, error))
         assert database.is_full(error) == (code == sqlite3.SQLITE_FULL)
         assert database.is_transient(error) == (code != sqlite3.SQLITE_NOTADB)
+
+
+def test_a_file_as_large_as_it_may_be_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite calls it a failed write; where no limit is set it is one."""
+    original = sqlite3.OperationalError("disk I/O error")
+    original.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+    error = sa.exc.OperationalError("INSERT", {}, original)
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1 << 20, 1 << 20))
+    assert database.is_full(error)
+    assert "as large as it may be" in str(database.as_trace_error("a.trace", error))
+    monkeypatch.setattr("resource.getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert not database.is_full(error)
+    assert "disk I/O error" in str(database.as_trace_error("a.trace", error))
 
 
 def test_a_trace_made_by_several_at_once_is_made_once(tmp_path: Path) -> None:

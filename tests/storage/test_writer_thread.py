@@ -343,6 +343,63 @@ def test_closing_on_a_full_disk_counts_what_is_lost(trace: Trace, make_exchange:
     assert listing(trace) == []
 
 
+def test_closing_on_a_locked_trace_comes_to_an_end(tmp_path: Path, make_exchange: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before the time that a caller would wait for a slow disk, and says what is lost."""
+    monkeypatch.setattr("storage.writer._LONGEST_TROUBLE_S", 0.2)
+    said: list[str] = []
+    path = tmp_path / "locked.trace"
+    with Trace.open(path, create=True) as trace:
+        sa.event.listen(trace.engine, "connect", lambda raw, _: raw.execute("PRAGMA busy_timeout = 1"))
+        trace.engine.dispose()
+        writer = Writer(trace, halves, flush_interval_s=0.01, on_loss=said.append)
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        writer.put(make_exchange(1))
+        failures: list[BaseException] = []
+        closing = threading.Thread(target=lambda: failures.extend(failure_of(lambda: writer.close(3600))))
+        closing.start()
+        closing.join(20)
+        assert not closing.is_alive()
+        assert "locked" in str(failures)
+        other.close()
+    assert writer.lost == 1
+    assert said == ["the trace cannot be written: database is locked", "1 exchanges could not be kept"]
+
+
+def failure_of(call: Callable[[], None]) -> list[BaseException]:
+    """What a call raises, at most one."""
+    try:
+        call()
+    except TraceError as error:
+        return [error]
+    return []
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_trace_that_is_taken_away_is_told(tmp_path: Path, make_exchange: Make, replaced: bool) -> None:
+    """SQLite would write on into a file without a name; what comes while it is away waits for it to come back."""
+    said: list[str] = []
+    path, away = tmp_path / "a.trace", tmp_path / "away.trace"
+    with Trace.open(path, create=True) as trace:
+        writer = Writer(trace, halves, flush_interval_s=0.01, on_loss=said.append)
+        path.rename(away)
+        if replaced:
+            path.write_bytes(b"")
+        writer.put(make_exchange(1))
+        until(lambda: bool(said))
+        away.rename(path)
+        writer.put(make_exchange(2))
+        writer.flush()
+        for beside in tmp_path.glob("a.trace*"):
+            beside.unlink()
+        writer.put(make_exchange(3))
+        with pytest.raises(TraceError, match="deleted, moved or replaced"):
+            writer.close(1)
+    assert writer.lost == 1
+    assert said == [said[0], said[0], "1 exchanges could not be kept"]
+    assert "deleted, moved or replaced" in said[0]
+
+
 def test_one_exchange_that_cannot_be_stored_takes_no_other_with_it(trace: Trace, make_exchange: Make) -> None:
     """A value that the database refuses is lost alone; a listener that raises does not stop the writer."""
     said: list[str] = []
