@@ -34,15 +34,23 @@ class Trouble:
     kind: str
     text: str
     is_full: bool
+    is_gone: bool = False
+
+    @property
+    def costs_time(self) -> bool:
+        """Whether a vain attempt waits: for a lock, for a disk."""
+        return not (self.is_full or self.is_gone)
 
     def error(self) -> PlayheadError:
         """The trouble as an error to raise."""
         if self.is_full:
             return StorageFullError(self.text, hint="free some space; recording goes on when there is some")
+        if self.is_gone:
+            return TraceError(self.text, hint="put it back where it was, or record anew")
         return TraceError(self.text, hint="close what holds the trace open, or record into another")
 
 
-_GONE = Trouble("gone", "the trace was deleted, moved or replaced while it was recorded into", is_full=False)
+_GONE = Trouble("gone", "the trace was deleted, moved or replaced while it was recorded into", is_full=False, is_gone=True)
 
 
 @dataclass(slots=True)

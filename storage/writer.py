@@ -151,10 +151,10 @@ class Writer:
         self._changed.notify_all()
 
     def _is_vain(self, patience: tuple[int, float]) -> bool:
-        """Whether waiting longer helps nobody: after so many attempts on a full disk, at that time in other trouble, without the thread."""
+        """Whether waiting longer helps nobody: after so many attempts that cost no time, at that time where they do, without the thread."""
         if self._trouble is None:
             return not self._thread.is_alive()
-        is_over = self._vain_attempts >= patience[0] if self._trouble.is_full else time.monotonic() >= patience[1]
+        is_over = time.monotonic() >= patience[1] if self._trouble.costs_time else self._vain_attempts >= patience[0]
         return is_over or not self._thread.is_alive()
 
     def _error(self, lost: int) -> PlayheadError:

@@ -394,7 +394,7 @@ def test_a_trace_that_is_taken_away_is_told(tmp_path: Path, make_exchange: Make,
             beside.unlink()
         writer.put(make_exchange(3))
         with pytest.raises(TraceError, match="deleted, moved or replaced"):
-            writer.close(1)
+            writer.close()
     assert writer.lost == 1
     assert said == [said[0], said[0], "1 exchanges could not be kept"]
     assert "deleted, moved or replaced" in said[0]
