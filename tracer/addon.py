@@ -153,6 +153,8 @@ class Recorder:
     def error(self, flow: http.HTTPFlow) -> None:
         """Something broke the exchange off."""
         if stream := self._stream(flow):
+            for piece in flow.metadata.pop(guards.WAITED, ()):
+                stream.request_tap(piece)
             message = flow.error.msg if flow.error else "unknown"
             self._fail(flow, stream, failure_kind(flow, has_head=stream.assembler.has_response_head), message)
 

@@ -19,6 +19,8 @@ from mitmproxy.proxy import commands, events, layer, server
 from mitmproxy.proxy.layers.http import HttpStream, _http1
 from mitmproxy.proxy.layers.http._base import HttpEvent, ReceiveHttp
 from mitmproxy.proxy.layers.http._events import (
+    ErrorCode,
+    RequestData,
     RequestEndOfMessage,
     RequestProtocolError,
     RequestTrailers,
@@ -44,6 +46,11 @@ TIMED_OUT = "closed after a long silence"
 
 CUT_BY = "playhead_cut_by"
 """Key in a flow's metadata: `client` or `upstream`, whoever broke the exchange off."""
+
+WAITED = "playhead_waited"
+"""Key in a flow's metadata: the pieces of an upload that waited behind a connection which then could not be made."""
+
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
 
 _INFORMATIONAL = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d[ \r\n]")
 
@@ -165,6 +172,24 @@ def drop_informational() -> Undo:
     return _replace(_http1.Http1Client, "read_headers", read_final_headers)
 
 
+# ---- HTTP/2 by prior knowledge: mitmproxy takes its preface for a request and sends it on ------------------------------
+
+
+def refuse_prior_knowledge() -> Undo:
+    """A client that speaks HTTP/2 without having been asked to is told so, and the upstream hears nothing."""
+    read_headers = _http1.Http1Server.read_headers
+
+    def read_http1_headers(self: _http1.Http1Server, event: events.ConnectionEvent) -> Commands:
+        if isinstance(event, events.DataReceived) and bytes(self.buf).startswith(_HTTP2_PREFACE):
+            yield commands.SendData(self.conn, refusal.response(505, "the recorder speaks HTTP/1.1 here, not HTTP/2 by prior knowledge"))
+            yield commands.CloseConnection(self.conn)
+            self.state = self.done
+            return
+        yield from read_headers(self, event)
+
+    return _replace(_http1.Http1Server, "read_headers", read_http1_headers)
+
+
 # ---- five upstream connections a client connection ------------------------------------------------------------------
 
 
@@ -244,6 +269,18 @@ def note_who_cut() -> Undo:
     return _replace(HttpStream, "handle_protocol_error", note_and_go_on)
 
 
+def note_what_waited() -> Undo:
+    """An upload waits in the stream's queue while the upstream is connected to, and is thrown away when that fails: it is noted first."""
+    handle = HttpStream.handle_protocol_error
+
+    def note_and_go_on(self: HttpStream, event: RequestProtocolError | ResponseProtocolError) -> Commands:
+        if event.code is ErrorCode.CONNECT_FAILED:
+            self.flow.metadata[WAITED] = tuple(bytes(each.data) for each in self._paused_event_queue if isinstance(each, RequestData))
+        yield from handle(self, event)
+
+    return _replace(HttpStream, "handle_protocol_error", note_and_go_on)
+
+
 def note_timeouts() -> Undo:
     """A connection closed for its silence must not read as if the client had left."""
     on_timeout = server.ConnectionHandler.on_timeout
@@ -268,7 +305,9 @@ GUARDS: tuple[Callable[[], Undo], ...] = (
     drop_informational,
     allow_many_streams,
     refuse_in_json,
+    refuse_prior_knowledge,
     note_who_cut,
+    note_what_waited,
     note_timeouts,
     frame_once,
     close_always,

@@ -7,6 +7,9 @@ import json
 from http import HTTPStatus
 from typing import Any
 
+_OUR_OWN = frozenset((400, 405, 411, 413, 414, 431, 501, 505))
+"""Statuses of requests that are refused before the upstream is asked."""
+
 
 def response(status: int, message: str, *, path: str = "", method: str = "POST") -> bytes:
     """A whole HTTP/1.1 answer that closes the connection. A HEAD request gets the head alone."""
@@ -28,13 +31,17 @@ def reason(status: int) -> str:
 
 def error_body(status: int, message: str, path: str) -> bytes:
     """The error object that the provider behind `path` would send."""
-    return json.dumps(_shape(status, f"playhead got no answer from the upstream: {message}", path)).encode()
+    asked = status not in _OUR_OWN
+    what = "playhead got no answer from the upstream" if asked else "playhead cannot pass this request on"
+    return json.dumps(_shape(status, f"{what}: {message}", path, asked=asked)).encode()
 
 
-def _shape(status: int, text: str, path: str) -> dict[str, Any]:
+def _shape(status: int, text: str, path: str, *, asked: bool) -> dict[str, Any]:
+    """`asked`: whether the upstream was; else the request itself is at fault."""
     place = path.partition("?")[0]
     if "/messages" in place or "/complete" in place.rpartition("/")[0] + "/":
-        return {"type": "error", "error": {"type": "api_error", "message": text}}
+        return {"type": "error", "error": {"type": "api_error" if asked else "invalid_request_error", "message": text}}
     if ":" in place.rpartition("/")[2] or "/v1beta" in place:
-        return {"error": {"code": status, "message": text, "status": "UNAVAILABLE"}}
-    return {"error": {"message": text, "type": "server_error", "param": None, "code": "upstream_unreachable"}}
+        return {"error": {"code": status, "message": text, "status": "UNAVAILABLE" if asked else "INVALID_ARGUMENT"}}
+    kind, code = ("server_error", "upstream_unreachable") if asked else ("invalid_request_error", "bad_request")
+    return {"error": {"message": text, "type": kind, "param": None, "code": code}}

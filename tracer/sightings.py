@@ -19,6 +19,7 @@ from tracer.identity.names import client_name
 from tracer.identity.signals import signals
 from tracer.outcome import failed_by, marks, outcome
 from tracer.prompts import Prompt
+from tracer.redaction import Redaction
 from tracer.wire import requests
 from tracer.wire.contract import Call, Opaque, Part, Reasoning, Text, ToolCall
 from tracer.wire.json_values import fields, value
@@ -27,6 +28,8 @@ _ELEMENTS = frozenset(("messages", "input", "contents", "tools", "system", "inst
 _AGENT_ARGUMENTS = ("subagent_type", "agent_type", "agent_name", "agent", "name", "task_name")
 _MOST_SPAWNS = 32
 _SPAWN_CHARACTERS = 600
+_UNKEYED = Redaction(b"")
+"""For free text only, where nothing is fingerprinted: providers repeat the key they refuse in what they say of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def _with_call(reading: Reading, call: Call) -> Reading:
         model=call.model,
         streamed=call.streamed,
         stop=call.stop,
-        error=call.error,
+        error=None if call.error is None else _UNKEYED.text(call.error),
         usage=call.usage,
         usage_raw=call.usage_raw,
         response_id=call.response_id,

@@ -67,7 +67,8 @@ def test_the_version_is_the_one_that_was_checked() -> None:
         (proxyserver.Proxyserver, ["active_connections"]),
         (proxyserver.Servers, ["update"]),
         (_base, ["ReceiveHttp"]),
-        (_events, ["ResponseTrailers", "RequestTrailers", "ResponseProtocolError", "RequestProtocolError"]),
+        (_events, ["ResponseTrailers", "RequestTrailers", "ResponseProtocolError", "RequestProtocolError", "RequestData", "ErrorCode"]),
+        (_events.ErrorCode, ["CONNECT_FAILED"]),
     ],
 )
 def test_what_is_patched_is_there(owner: object, names: list[str]) -> None:

@@ -227,3 +227,18 @@ def test_an_answer_in_another_language_is_no_failure_of_reading(trace: Trace) ->
     assert reading.catch_up(trace) == len(answers)
     assert len(exchanges.listing(trace)) == len(answers)
     trace.close()
+
+
+def test_a_key_in_an_error_is_masked(tmp_path: Path) -> None:
+    """Providers repeat the key that they refuse; what is derived from their words does not."""
+    said = b'{"error": {"message": "Incorrect API key provided: sk-proj-abcDEF0123456789abcdef. See your account."}}'
+    made = conversation()[0]
+    assert made.response is not None
+    refused = replace(made.response, status=401, headers=(("content-type", "application/json"),), arrivals=(Arrival(9, said),))
+    with Trace.open(tmp_path / "a.trace", create=True) as trace:
+        write(trace, [replace(made, response=refused)])
+        reading.catch_up(trace)
+        (row,) = exchanges.listing(trace)
+    assert row.error is not None
+    assert "Incorrect API key provided" in row.error
+    assert "abcDEF0123456789" not in row.error

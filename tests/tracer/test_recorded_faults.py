@@ -147,6 +147,28 @@ def test_an_upstream_that_is_down_is_recorded(tmp_path: Path) -> None:
     assert json.loads(body_of(answer))["error"]["code"] == "upstream_unreachable"
     assert kept.failure is not None
     assert kept.failure.kind is FailureKind.UNREACHABLE
+    assert kept.request.body == BODY
+    assert kept.sent_ns is None
+
+
+def test_http2_by_prior_knowledge_is_refused(tmp_path: Path) -> None:
+    """Clearly, in HTTP/1.1; the upstream hears nothing and nothing is recorded."""
+    with serving({PATH: STREAM}) as server, recording(tmp_path, server.url) as running:
+        with connect(running.url) as connection:
+            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000"))
+            answer = read_all(connection)
+        assert running.exchanges() == []
+    assert answer.startswith(b"HTTP/1.1 505 ")
+    assert "HTTP/2" in json.loads(body_of(answer))["error"]["message"]
+
+
+def test_a_request_that_cannot_be_passed_on_says_so(tmp_path: Path) -> None:
+    """The upstream was never asked, and is not blamed."""
+    with serving({PATH: STREAM}) as server, recording(tmp_path, server.url) as running, connect(running.url) as connection:
+        connection.sendall(b"not a request line\r\n\r\n")
+        answer = read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(body_of(answer))["error"]["code"] == "bad_request"
 
 
 def test_a_client_still_uploading_gets_to_read_the_refusal(tmp_path: Path) -> None:

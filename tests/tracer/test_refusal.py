@@ -36,3 +36,18 @@ def test_a_refusal_is_a_whole_answer_that_closes() -> None:
 def test_a_status_without_a_phrase_has_none() -> None:
     """An unknown status is no error here."""
     assert (refusal.reason(502), refusal.reason(299)) == ("Bad Gateway", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "where", "kind"),
+    [
+        ("/v1/messages", ("error", "type"), "invalid_request_error"),
+        ("/v1/chat/completions", ("error", "code"), "bad_request"),
+        ("/v1beta/models/gemini-2.5-pro:generateContent", ("error", "status"), "INVALID_ARGUMENT"),
+    ],
+)
+def test_a_request_at_fault_is_not_the_upstreams_silence(path: str, where: tuple[str, str], kind: str) -> None:
+    """The upstream was never asked, and nothing says that it was."""
+    error = json.loads(refusal.error_body(400, "two lengths", path))
+    assert error[where[0]][where[1]] == kind
+    assert error["error"]["message"] == "playhead cannot pass this request on: two lengths"
