@@ -1,5 +1,6 @@
 """`playhead compare`: two runs of the same sessions, metric by metric, with a verdict."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +30,10 @@ def compare(trace: str | None, as_json: bool, a: str, b: str, margin: float, lim
     from replay import compare as comparing
     from storage.errors import VerdictError
 
-    wanted = [comparing.limit(text) for text in limits]
+    if not math.isfinite(margin):
+        raise click.BadParameter(f"{margin} is no percentage", param_hint="--margin")
+    with options.usage():
+        wanted = [comparing.limit(text) for text in limits]
     with options.open_trace(trace) as opened:
         arms = (_arm(opened, a), _arm(opened, b))
         found = comparing.compare(*arms, margin=margin / 100)

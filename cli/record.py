@@ -60,8 +60,9 @@ def _settings(given: tuple[str, ...], listen: str | None, allow_remote: bool) ->
     from storage.errors import PlayheadError
     from tracer import upstreams
 
-    wanted = upstreams.chosen(given)
-    host, port = upstreams.parse_listen(listen) if listen else ("127.0.0.1", 0)
+    with options.usage():
+        wanted = upstreams.chosen(given)
+        host, port = ("127.0.0.1", 0) if listen is None else upstreams.parse_listen(listen)
     if not upstreams.is_loopback(host):
         if not allow_remote:
             raise PlayheadError(

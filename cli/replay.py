@@ -90,13 +90,18 @@ def _options(**asked: Any) -> "Options":
     from replay import edits, schedule
     from replay.run import Options
 
-    schedule.pace(asked["gaps"], asked["speed"])
+    if asked["model"] is not None and not asked["model"].strip():
+        raise options.WrongUsageError("--model names no model", "leave it out to ask for the recorded one")
+    with options.usage():
+        schedule.pace(asked["gaps"], asked["speed"])
+        target = edits.target_url(asked["target"])
+        fields = tuple(edits.setting(text) for text in asked["settings"])
     declared = edits.Edits(
-        target=edits.target_url(asked["target"]),
+        target=target,
         model=asked["model"],
         length=asked["length"],
         cache=asked["cache"],
-        settings=tuple(edits.setting(text) for text in asked["settings"]),
+        settings=fields,
         key=_key(asked["key_env"]),
     )
     kept = {name: asked[name] for name in ("gaps", "speed", "concurrency", "copies", "only_turns")}
@@ -111,6 +116,8 @@ def _key(variable: str | None) -> str | None:
     key = os.environ.get(variable, "").strip()
     if not key:
         raise PlayheadError(f"the environment variable {variable} holds no key", hint=f"set it, e.g. export {variable}=...")
+    if not all("!" <= character <= "~" for character in key):
+        raise PlayheadError(f"the key in {variable} holds characters that no header can carry", hint="set it to one line of plain letters")
     return key
 
 
@@ -125,6 +132,9 @@ def _plan(trace: Any, sessions: tuple[str, ...], *, only_turns: bool) -> tuple["
     numbers = [ids.parse(trace, text, "s")[1] for text in sessions]
     rows = exchanges.listing(trace, sessions=numbers)
     made = plan(rows, without_side_calls={row.kind for row in rows} - {"turn"} if only_turns else ())
+    if not made.turns and made.left_out:
+        reasons = "; ".join(f"{number} x {_reason(reason)}" for reason, number in made.left_out.items())
+        raise PlayheadError(f"nothing is left to replay, left out: {reasons}", hint="see them: playhead exchanges")
     if not made.turns:
         raise PlayheadError("there is nothing to replay in this trace", hint="record an agent first: playhead run -- COMMAND")
     return made, {row.id: row for row in rows}

@@ -48,6 +48,8 @@ def report(trace: str | None, as_json: bool, which: tuple[str, ...], output: Pat
     from replay.report.collecting import collect
     from tracer import reading
 
+    if as_json and form not in (None, "json"):
+        raise click.UsageError(f"--json and --format {form} ask for two formats")
     chosen = form or _by_name(output) or ("json" if as_json else "text")
     with options.open_trace(trace) as opened:
         reading.catch_up(opened)
@@ -72,11 +74,13 @@ def _asked(trace: Any, which: tuple[str, ...], rules: str | None, block: int | N
 
     if rules is None and block is not None:
         raise click.UsageError("--block belongs to --rules: say which rules, e.g. --rules vllm")
+    with options.usage():
+        wanted = None if rules is None else rule(rules, block=block)
     found = [ids.parse(trace, text, "rs") for text in which]
     return Asked(
         sessions=[number for kind, number in found if kind == "s"],
         runs=[RunId(number) for kind, number in found if kind == "r"],
-        rule=None if rules is None else rule(rules, block=block),
+        rule=wanted,
     )
 
 

@@ -1,5 +1,6 @@
 """`playhead reuse`: the reuse ledger, turn by turn and in total."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,7 +41,7 @@ def reuse(trace: str | None, as_json: bool, which: tuple[str, ...], **how: Any) 
     if ledger.rows:
         _show(ledger)
     for sentence in words.sentences(ledger):
-        click.echo(sentence)
+        console.paragraph(sentence)
 
 
 def _asked(
@@ -51,13 +52,17 @@ def _asked(
     from storage import ids
     from storage.records import RunId
 
+    if ttl is not None and not math.isfinite(ttl):
+        raise click.BadParameter(f"{ttl} is no number of seconds", param_hint="--ttl")
     if rules is None and (block, capacity, ttl) != (None, None, None):
         raise click.UsageError("--block, --capacity and --ttl are limits of --rules: say which rules, e.g. --rules vllm")
+    with options.usage():
+        wanted = None if rules is None else rule(rules, block=block, capacity=capacity, ttl_s=ttl)
     found = [ids.parse(trace, text, "sr") for text in which]
     return Asked(
         sessions=[number for kind, number in found if kind == "s"],
         runs=[RunId(number) for kind, number in found if kind == "r"],
-        rule=None if rules is None else rule(rules, block=block, capacity=capacity, ttl_s=ttl),
+        rule=wanted,
         generated=generated,
     )
 

@@ -40,6 +40,8 @@ def show(trace: str | None, as_json: bool, which: str, raw: str | None, decoded:
 
     if decoded and not raw:
         raise click.UsageError("--decoded goes with --raw request or --raw response")
+    if raw and as_json:
+        raise click.UsageError("--raw writes bytes, --json a document: ask for one of them")
     with options.open_trace(trace) as opened:
         reading.catch_up(opened)
         kind, number = ids.parse(opened, which, "e" if raw or chunks else "set")
@@ -102,7 +104,7 @@ def _exchange(trace: Any, exchange_id: "ExchangeId", *, as_json: bool) -> None:
         console.document(_exchange_document(row, exchange, read[1] if read else None))
         return
     for line in _head(row, exchange):
-        click.echo(line)
+        console.paragraph(line)
     for line in _call_lines(read[1]) if read else _raw_lines(exchange):
         click.echo(line)
 

@@ -1,5 +1,6 @@
 """`playhead simulate`: a model server for all four dialects, with a real prefix cache and known timing, until it is stopped."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,10 @@ _OPTIONS = (
 )
 
 
+_FINITE = ("ttl", "base_ms", "prefill_tps", "decode_tps", "fail")
+"""What click takes as nan or inf, and no server can be timed by."""
+
+
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_OPTIONS):
         command = option(command)
@@ -72,6 +77,9 @@ def simulate(listen: str, as_json: bool, **chosen: Any) -> None:
 
     from replay.simulator.server import serve
 
+    for name in _FINITE:
+        if chosen[name] is not None and not math.isfinite(chosen[name]):
+            raise click.BadParameter(f"{chosen[name]} is not a number to reckon with", param_hint="--" + name.replace("_", "-"))
     host, _, port = listen.rpartition(":")
     if not port.isdigit():
         raise click.BadParameter(f"{listen} is not HOST:PORT", param_hint="--listen")

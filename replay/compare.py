@@ -4,6 +4,7 @@ Pure. A turn that failed in one arm is left out of both. The verdict is about th
 all of it beyond the margin (docs/reference/metrics.md, "Comparing two targets"). It does not know how rows are stored or shown.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -210,9 +211,12 @@ def limit(text: str) -> Limit:
     if name not in known:
         raise PlayheadError(f"--fail-if {text!r} names no metric that is compared", hint="use one of: " + ", ".join(known))
     try:
-        return Limit(name, float(amount.removesuffix("%")))
+        percent = float(amount.removesuffix("%"))
     except ValueError:
-        raise PlayheadError(f"--fail-if {text!r} says no percentage", hint=f"write METRIC:+PCT%, e.g. {name}:+10%") from None
+        percent = math.nan
+    if not math.isfinite(percent):
+        raise PlayheadError(f"--fail-if {text!r} says no percentage", hint=f"write METRIC:+PCT%, e.g. {name}:+10%")
+    return Limit(name, percent)
 
 
 def broken(comparison: Comparison, limits: Sequence[Limit]) -> list[str]:

@@ -46,16 +46,38 @@ class Edits:
     """Differs between runs; what makes a `cold` run unlike every earlier one."""
 
 
+class UnfitError(PlayheadError):
+    """A recorded body that cannot carry the declared changes; `why` in the dialect's words."""
+
+    def __init__(self, source: int, why: str) -> None:
+        hint = "leave out --set or --cache cold, or replay other sessions"
+        super().__init__(f"exchange e{source} cannot carry the declared edits: {why}", hint=hint)
+        self.why = why
+
+
 def target_url(text: str) -> str:
-    """A target as given, checked: http or https, a host, no query. Raises TargetError."""
-    parts = urlsplit(text)
+    """A target as given, checked: http or https, a host that a name server could know, no user, no query. Raises TargetError, which
+    repeats none of it: a password or a key may stand there."""
     try:
+        parts = urlsplit(text)
         _ = parts.port
+        _ = (parts.hostname or "").encode("idna")
     except ValueError:
         parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise TargetError(f"{text!r} is not the URL of a server", hint="give its base URL, e.g. --target http://127.0.0.1:8000")
+    if parts.username is not None or parts.password is not None:
+        raise TargetError("--target holds a user or a password", hint="leave them out; --key-env VAR names the variable that holds a key")
+    if parts.query or parts.fragment:
+        raise TargetError("--target holds a query", hint="give the base URL alone; --key-env VAR names the variable that holds a key")
+    if parts.scheme not in ("http", "https") or not parts.hostname or not _PLAIN_URL.fullmatch(text):
+        raise TargetError("--target is not the URL of a server", hint="give its base URL, e.g. --target http://127.0.0.1:8000")
     return text.rstrip("/")
+
+
+_PLAIN_URL = re.compile(r"[!-~]+")
+"""What a request line and a Host header can carry."""
+
+
+_FIELD = re.compile(r"[^\s.\[\]]+(\.[^\s.\[\]]+)*")
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -63,6 +85,8 @@ def setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise PlayheadError(f"--set {text!r} names no field and value", hint="write --set FIELD=VALUE, e.g. --set temperature=0")
+    if not _FIELD.fullmatch(name):
+        raise PlayheadError(f"--set {name!r} is not the name of a field", hint="write fields within fields with dots, e.g. options.seed=1")
     try:
         json.loads(value)
     except ValueError:
@@ -173,15 +197,12 @@ def declared(edits: Edits) -> list[dict[str, Any]]:
 
 
 def edited(request: Request, edits: Edits, turn: PlannedTurn, copy: int) -> Request:
-    """The request to send. Raises PlayheadError when the body cannot carry what was declared."""
+    """The request to send. Raises UnfitError when the body cannot carry what was declared."""
     sent = replace(request, url=addressed(request, edits.target), headers=headers(request.headers, turn.dialect, edits.key))
     try:
         return wire.named(turn.dialect).change(sent, changes(edits, turn, copy, request.body))
     except ValueError as wrong:
-        raise PlayheadError(
-            f"exchange e{turn.source} cannot carry the declared edits: {wrong}",
-            hint="leave out --set or --cache cold, or replay other sessions",
-        ) from wrong
+        raise UnfitError(turn.source, str(wrong)) from wrong
 
 
 def policy(edits: Edits, pace: Mapping[str, Any]) -> dict[str, Any]:

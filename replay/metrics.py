@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from replay.statistics import Distribution, distribution
-from storage.records import ExchangeRow, State
+from storage.records import ExchangeRow, State, Usage
 
 MS = 1e6
 
@@ -39,7 +39,15 @@ def failure_of(row: ExchangeRow) -> str | None:
         return f"status {row.status}"
     if row.state != State.COMPLETE:
         return row.state if row.status is not None else f"no answer ({row.error})" if row.error else "no answer"
-    return "error in the stream" if row.error else None
+    if row.error:
+        return "error in the stream"
+    return f"not an answer of {row.dialect}" if _says_nothing(row) else None
+
+
+def _says_nothing(row: ExchangeRow) -> bool:
+    """An answer to a model call in which its dialect finds nothing at all: a web page, an empty body, bytes that are no JSON."""
+    asked = row.dialect is not None and row.status is not None and row.kind != "count_tokens"
+    return asked and row.stop is None and row.usage == Usage() and row.marks.first_content_ns is None
 
 
 def _since_start_ms(at_ns: int | None) -> float | None:

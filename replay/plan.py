@@ -4,6 +4,7 @@ Pure, and bodies are not loaded: a plan of thousands of turns is a few numbers a
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ LEFT_OUT = {
     "no_answer": "failed without an answer",
     "refused": "answered with an error status",
     "never_began": "given up before the answer began",
+    "unsendable": "no body, or an address that HTTP cannot carry",
     "side_call": "side call, left out on request",
 }
 """Why a recorded exchange is not replayed, as the JSON and the text say it."""
@@ -87,6 +89,9 @@ def plan(rows: Sequence[ExchangeRow], *, without_side_calls: Iterable[str] = ())
     return Plan(sessions=sessions, left_out=dict(Counter(reason for reason in reasons.values() if reason)))
 
 
+_SENDABLE = re.compile(r"[!-~]+")
+
+
 def _left_out(row: ExchangeRow, dropped: frozenset[str]) -> str | None:
     """Why a row is not sent again; None when it is."""
     if row.dialect is None or row.session is None or row.method != "POST":
@@ -101,6 +106,8 @@ def _left_out(row: ExchangeRow, dropped: frozenset[str]) -> str | None:
         return "refused"
     if row.state != State.COMPLETE and row.response_bytes == 0:
         return "never_began"
+    if row.request_bytes == 0 or not _SENDABLE.fullmatch(row.url):
+        return "unsendable"
     return "side_call" if row.kind in dropped else None
 
 

@@ -39,7 +39,9 @@ class Prepared:
     lane: LaneKey
     source: ExchangeId
     kept: Request
-    message: sender.Message
+    message: sender.Message | None
+    """None: nothing can be sent, for the reason that `unsendable` gives."""
+    unsendable: str = ""
     connection: StampedConnection | None = None
     unreached: OSError | None = None
 
@@ -108,11 +110,21 @@ class Player:
         if _is_due(self._played.get(key, ())):
             self._keeper.put(self._played.pop(key, ()))
         recorded = exchanges.load(self._keeper.trace, turn.source).request
-        request = edits.edited(recorded, self._edits, turn, lane.copy)
-        return Prepared(slot, key, turn.source, self._keeper.masked(request), sender.message(request))
+        try:
+            request = edits.edited(recorded, self._edits, turn, lane.copy)
+            return Prepared(slot, key, turn.source, self._keeper.masked(request), sender.message(request))
+        except edits.UnfitError as error:
+            reason = "its body cannot carry the declared edits: " + error.why
+        except ValueError as error:
+            reason = str(error)
+        # One odd request is a failed turn, not the end of the others.
+        meant = replace(recorded, url=edits.addressed(recorded, self._edits.target))
+        return Prepared(slot, key, turn.source, self._keeper.masked(meant), None, reason)
 
     async def connect(self, prepared: Prepared) -> None:
         """Takes a connection of the lane, or learns that there is none."""
+        if prepared.message is None:
+            return
         try:
             prepared.connection = await self.slots[prepared.slot].take()
         except OSError as error:
@@ -129,6 +141,8 @@ class Player:
         return heard.end_ns
 
     async def _hear(self, prepared: Prepared) -> sender.Heard:
+        if prepared.message is None:
+            return sender.unsent(prepared.unsendable)
         if prepared.connection is not None and not prepared.connection.is_open:
             # Taken before the gap, closed by the server since: llama.cpp ends every stream that way, and it offers keep-alive.
             self.slots[prepared.slot].drop(prepared.connection)

@@ -93,6 +93,7 @@ def settings(plan: Plan, options: Options) -> dict[str, Any]:
 
 def replay(trace: Trace, plan: Plan, sources: Mapping[ExchangeId, ExchangeRow], options: Options) -> Outcome:
     """Plays a plan and gives its figures. Ctrl-C ends it early and keeps what had come. Raises TargetError when there is no server."""
+    _check(trace, plan, options.edits)
     lanes = schedule.lanes(plan, schedule.pace(options.gaps, options.speed), options.copies)
     slots = [sender.Lane(options.edits.target) for _ in range(min(concurrency(plan, options), len(lanes)))]
     target, key = options.edits.target, _key(plan, options.edits)
@@ -117,6 +118,20 @@ def replay(trace: Trace, plan: Plan, sources: Mapping[ExchangeId, ExchangeRow], 
     figures |= {"reconnected": player.reconnected, "engine": served.figures(found.counted, after, rows)}
     runs.finish(trace, run.id, ended_ns=clock.now_ns(), summary=figures)
     return Outcome(run=run.id, summary=figures, stopped=stopped)
+
+
+def _check(trace: Trace, plan: Plan, declared: Edits) -> None:
+    """Whether any turn can carry the declared edits; the first that can ends the search. Raises the first UnfitError when none can."""
+    refused: edits.UnfitError | None = None
+    for turn in plan.turns:
+        try:
+            edits.edited(exchanges.load(trace, turn.source).request, declared, turn, 0)
+        except edits.UnfitError as error:
+            refused = refused or error
+        else:
+            return
+    if refused is not None:
+        raise refused
 
 
 def _key(plan: Plan, declared: Edits) -> Headers:

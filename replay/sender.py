@@ -54,7 +54,17 @@ class Heard:
 
 
 def message(request: Request) -> Message:
-    """The request as HTTP/1.1 bytes: the given headers in order and case, the host first, the length last."""
+    """The request as HTTP/1.1 bytes: the given headers in order and case, the host first, the length last.
+
+    Raises ValueError, without the words that are at fault: they may be a key.
+    """
+    try:
+        return _message(request)
+    except (h11.LocalProtocolError, UnicodeError):
+        raise ValueError("its address or a header holds characters that HTTP cannot carry") from None
+
+
+def _message(request: Request) -> Message:
     parts = urlsplit(request.url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     lines = [("Host", parts.netloc), *request.headers, ("Content-Length", str(len(request.body)))]
@@ -137,12 +147,18 @@ async def warm(lanes: list[Lane]) -> None:
         raise wrong
 
 
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNEXPECTED_MESSAGE")
+"""What OpenSSL says of an answer that is no TLS record."""
+
+
 def describe(error: BaseException) -> str:
     """An error of the network in a few words."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({error.verify_message})"
+        return f"its certificate is not trusted ({error.verify_message}); SSL_CERT_FILE names a file of certificates to trust"
+    if isinstance(error, ssl.SSLError):  # its errno is OpenSSL's, not the system's
+        return "it does not speak TLS (http:// rather than https://?)" if error.reason in _NOT_TLS else f"TLS failed ({error.reason})"
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
@@ -288,6 +304,12 @@ def unreached(error: BaseException) -> Heard:
     now_ns = time.monotonic_ns()
     kind = FailureKind.TIMED_OUT if isinstance(error, TimeoutError) else FailureKind.UNREACHABLE
     return Heard(start_ns=now_ns, sent_ns=None, end_ns=now_ns, failure=(kind, describe(error)))
+
+
+def unsent(reason: str) -> Heard:
+    """What is heard of a request that cannot be sent at all."""
+    now_ns = time.monotonic_ns()
+    return Heard(start_ns=now_ns, sent_ns=None, end_ns=now_ns, failure=(FailureKind.UNREACHABLE, f"not sent: {reason}"))
 
 
 def exchange(request: Request, heard: Heard, clock: Clock) -> Exchange:

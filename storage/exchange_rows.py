@@ -40,7 +40,8 @@ def _query(*, with_replays: bool) -> sa.Select[Any]:
             c.first_byte_ns, c.first_content_ns, c.first_output_ns, c.first_text_ns, c.last_content_ns,
             sa.func.coalesce(c.content_reads, 0),
             c.prompt_tokens, c.cached_tokens, c.cache_written_tokens, c.output_tokens, c.reasoning_tokens,
-            c.stop, c.streamed, c.error, e.request_bytes, e.request_sha256, e.response_bytes, e.response_sha256, e.chunks,
+            c.stop, c.streamed, sa.func.coalesce(c.error, sa.case((e.status.is_(None), e.failure_message))), e.request_bytes,
+            e.request_sha256, e.response_bytes, e.response_sha256, e.chunks,
             r.run_id, r.source_exchange_id, r.copy, r.ready_ns, c.after, c.gap_ns,
         )
         .select_from(found.outerjoin(threads, t.id == thread))

@@ -1,9 +1,10 @@
 """The log of what the simulator really did: one JSON line a model call, written when it has ended. Times are CLOCK_MONOTONIC, ns."""
 
 import os
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
 import orjson
 
@@ -34,22 +35,32 @@ class Truth:
     """Appends rows to a file, or to nowhere."""
 
     def __init__(self, path: Path | None) -> None:
-        self._file: TextIO | None = None if path is None else _opened(path)
+        self._is_told = False
+        self._file: BinaryIO | None = None if path is None else _opened(path)
 
     def write(self, row: Row) -> None:
         """One line, on disk as far as the process is concerned."""
-        if self._file is not None:
-            self._file.write(orjson.dumps(asdict(row)).decode() + "\n")
-            self._file.flush()
+        if self._file is None:
+            return
+        try:
+            self._file.write(orjson.dumps(asdict(row)) + b"\n")
+        except OSError as error:
+            self._lose(error)
+
+    def _lose(self, error: OSError) -> None:
+        """The disk takes no more: the server goes on answering, and says once that its log is not whole."""
+        if not self._is_told:
+            self._is_told = True
+            print(f"the truth file is not whole: {error.strerror}; answering goes on", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
 
 
-def _opened(path: Path) -> TextIO:
+def _opened(path: Path) -> BinaryIO:
     """The file, readable by its owner only: it holds digests and models, no text."""
     try:
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a")
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab", buffering=0)
     except OSError as error:
         raise PlayheadError(f"the truth file cannot be written: {error}", hint="choose another path with --truth") from error

@@ -129,9 +129,9 @@ def test_each_failure_has_its_hint(trace: Path, capsys: pytest.CaptureFixture[st
     ("args", "code", "told"),
     [
         (("--target", "http://127.0.0.1:9"), 1, "cannot be reached"),
-        (("--target", "127.0.0.1:9"), 1, "not the URL of a server"),
-        (("--target", "http://127.0.0.1:9", "--gaps", "short"), 1, "gap policy"),
-        (("--target", "http://127.0.0.1:9", "--set", "x"), 1, "--set"),
+        (("--target", "127.0.0.1:9"), 2, "not the URL of a server"),
+        (("--target", "http://127.0.0.1:9", "--gaps", "short"), 2, "gap policy"),
+        (("--target", "http://127.0.0.1:9", "--set", "x"), 2, "--set"),
         (("--target", "http://127.0.0.1:9", "--key-env", "NO_SUCH_KEY"), 1, "NO_SUCH_KEY"),
         (("--target", "http://127.0.0.1:9", "--cache", "warm"), 2, "warm"),
         (("--target", "http://127.0.0.1:9", "--copies", "0"), 2, "--copies"),
