@@ -6,6 +6,7 @@ Captured text is hostile: `plain` takes the control characters out of it before 
 import os
 import re
 import shutil
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,6 +45,13 @@ def document(value: Any) -> None:
 def say(text: str = "") -> None:
     """Talk and progress: one line on stderr, so that stdout holds the result only."""
     click.echo(text, err=True)
+
+
+def paragraph(text: str) -> None:
+    """Prints a text on stdout in lines of at most 80 columns; what follows its first line is set in as that is. Words stay whole."""
+    indent = " " * (len(text) - len(text.lstrip(" ")))
+    for line in textwrap.wrap(text, 80, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False):
+        click.echo(line)
 
 
 def tint(text: str, colour: str, stream: TextIO | None) -> str:

@@ -14,6 +14,7 @@ from storage.errors import PlayheadError, StorageFullError
 
 INTERRUPTED = 130
 SQLITE_FULL = 13
+PRINTING = ("click.utils", "cli.main", "__main__", "cli.show")
 
 
 def told(error: Exception) -> int:
@@ -22,6 +23,9 @@ def told(error: Exception) -> int:
         say("interrupted")
         return INTERRUPTED
     if isinstance(error, BrokenPipeError):
+        return broken_pipe()
+    if isinstance(error, OSError) and was_printing(error):
+        tell(f"stdout takes no more: {(error.strerror or str(error)).lower()}", "free some space where it goes, or send it elsewhere")
         return broken_pipe()
     if isinstance(error, click.ClickException):
         tell(error.format_message(), getattr(error, "hint", None) or usage_hint(error))
@@ -66,6 +70,14 @@ def trace_error(error: BaseException) -> PlayheadError | None:
     from storage import database
 
     return database.explained(error)
+
+
+def was_printing(error: BaseException) -> bool:
+    """Whether the error was raised by a write to stdout itself: these modules write to nothing else."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return place is not None and place.tb_frame.f_globals.get("__name__") in PRINTING
 
 
 def broken_pipe() -> int:

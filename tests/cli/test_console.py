@@ -172,3 +172,12 @@ def test_counts_and_shares() -> None:
     """Groups of three, percent with one decimal, and None for what is not known."""
     assert (console.count(1234567), console.count(None)) == ("1,234,567", None)
     assert (console.share(0.9523), console.share(None)) == ("95.2 %", None)
+
+
+def test_a_paragraph_is_no_wider_than_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """However wide the terminal is; words stay whole, and the first line's indent goes on."""
+    console.paragraph("      " + "word-of-twenty-columns " * 8 + "x" * 100)
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.startswith("      ") for line in lines)
+    assert [len(line) <= 80 for line in lines] == [True] * (len(lines) - 1) + [False]
+    assert lines[-1].strip() == "x" * 100

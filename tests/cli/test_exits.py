@@ -4,6 +4,7 @@ import errno
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -110,3 +111,15 @@ def test_a_reader_that_left_is_no_news() -> None:
     _, said = done.communicate(timeout=60)
     assert said == ""
     assert done.returncode == 1
+
+
+def test_a_full_stdout_is_not_the_traces_disk() -> None:
+    """What is said is about where the output goes."""
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    command = f'"{sys.executable}" -P -m cli.main --help'
+    done = subprocess.run(["/bin/sh", "-c", f"{command} > /dev/full"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: stdout takes no more: no space left on device\nhint: ")
+    assert "--trace" not in done.stderr
+    assert len(done.stderr.splitlines()) == 2
