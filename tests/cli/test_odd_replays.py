@@ -1,5 +1,6 @@
 """Replays of odd recordings, to odd servers, with odd words: said in a line, and nothing counted that was no answer."""
 
+import contextlib
 import socket
 import threading
 import urllib.request
@@ -172,17 +173,19 @@ def test_https_to_a_port_that_speaks_http_is_told_as_such(trace: Path) -> None:
     """Not as a missing permission: the number in an SSLError is OpenSSL's."""
 
     def answer() -> None:
-        for _ in range(2):
-            connection, _address = listening.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        with contextlib.suppress(OSError):  # until it is closed
+            while True:
+                connection, _address = listening.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(4096)
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(20)
         serving_plainly = threading.Thread(target=answer, daemon=True)
         serving_plainly.start()
         done = playhead("replay", "--trace", trace, "--target", f"https://127.0.0.1:{listening.getsockname()[1]}")
+        listening.shutdown(socket.SHUT_RDWR)
         serving_plainly.join(20)
     assert done.code == 1
     assert done.tells("does not speak TLS")
