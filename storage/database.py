@@ -3,6 +3,7 @@
 SQLite by path. It knows no table but alembic's own; what is wrong with a file becomes one clear TraceError.
 """
 
+import errno
 import os
 import resource
 import secrets
@@ -61,7 +62,10 @@ def _create(path: Path) -> None:
 
     The file is readable by its owner alone; SQLite gives -wal and -shm the same mode. Of two who create one trace, one succeeds.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except FileExistsError:  # a file stands where the folder should be: "file exists" would be a riddle
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path.parent)) from None
     draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     try:

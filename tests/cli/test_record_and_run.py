@@ -121,6 +121,14 @@ def test_certificates_that_cannot_be_used_are_refused(tmp_path: Path, content: s
     assert len(ended.err.splitlines()) == 2
 
 
+def test_a_file_in_a_folders_place_is_told_as_that(tmp_path: Path) -> None:
+    """Not as a file that exists."""
+    (tmp_path / "file").touch()
+    ended = playhead("record", "--listen", "127.0.0.1:0", "--trace", tmp_path / "file" / "x.trace")
+    assert ended.code == 1
+    assert ended.tells("ot a directory"), ended.err
+
+
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     """The first waits for streams in flight, the second does not; what had come is kept as interrupted."""
     trace = tmp_path / "a.trace"
