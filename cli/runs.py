@@ -10,7 +10,7 @@ from cli import console, options
 if TYPE_CHECKING:
     from storage.records import Run
 
-_FIGURES = ("turns", "failed", "not_sent", "reconnected", "makespan_s", "ttft_ms", "e2e_ms", "cached_tokens", "engine")
+_FIGURES = ("turns", "failed", "interrupted", "not_sent", "reconnected", "makespan_s", "ttft_ms", "e2e_ms", "cached_tokens", "engine")
 
 
 @click.command()

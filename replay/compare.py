@@ -14,7 +14,7 @@ from replay import metrics, statistics
 from replay.metrics import Measured
 from replay.statistics import Estimate, Pairs
 from storage.errors import PlayheadError
-from storage.records import ExchangeRow, Run
+from storage.records import ExchangeRow, Run, State
 
 MARGIN = 0.02
 WIDE = 5
@@ -133,7 +133,7 @@ def compare(a: Arm, b: Arm, *, margin: float = MARGIN) -> Comparison:
 
 
 def _failures(rows: Sequence[ExchangeRow]) -> Mapping[str, int]:
-    return dict(Counter(reason for row in rows if (reason := metrics.failure_of(row)) is not None))
+    return dict(Counter(reason for row in rows if row.state != State.INTERRUPTED and (reason := metrics.failure_of(row)) is not None))
 
 
 def _paired(what: _Compared, turns: Sequence[tuple[Measured, Measured]]) -> Pairs:

@@ -24,6 +24,9 @@ LATENCIES = ("ttft_ms", "ttft_ready_ms", "ttfo_ms", "itl_ms", "e2e_ms", "close_m
 NEVER_TURNS = ("other", "count_tokens")
 """Kinds that are in the counts and the table, and in no latency: nothing is generated."""
 
+_UNENDED = (State.IN_FLIGHT, State.INTERRUPTED)
+"""Neither failed nor completed: nobody knows what would have come."""
+
 DEFINITIONS = (
     ("ideal", "tokens", "Leading prompt tokens shared with any earlier request whose prefill had finished: a cache without limits."),
     ("predicted", "tokens", "The same under the target's own rules: whole blocks, the last token always computed, capacity, time to live."),
@@ -96,7 +99,7 @@ def _definitions() -> list[tuple[str, str, str]]:
 def _subject(subject: Subject) -> Facts:
     turns = [Measured(row, subject.sources.get(row.source_exchange) if row.source_exchange else None) for row in subject.rows]
     measured = [turn for turn in turns if turn.row.kind not in NEVER_TURNS]
-    failed = Counter(reason for row in subject.rows if row.state != State.IN_FLIGHT and (reason := metrics.failure_of(row)) is not None)
+    failed = Counter(reason for row in subject.rows if row.state not in _UNENDED and (reason := metrics.failure_of(row)) is not None)
     start_ns = min((row.started_ns for row in subject.rows), default=0)
     return {
         "id": subject.id,
@@ -110,6 +113,7 @@ def _subject(subject: Subject) -> Facts:
         "models": sorted({row.model for row in subject.rows if row.model}),
         "failed": sum(failed.values()),
         "failures": dict(failed.most_common()),
+        "interrupted": sum(row.state == State.INTERRUPTED for row in subject.rows),
         "makespan_s": metrics.makespan_s(subject.rows),
         "prompt_tokens": metrics.total(row.usage.prompt for row in subject.rows),
         "cached_tokens": metrics.total(row.usage.cached for row in subject.rows),

@@ -68,6 +68,8 @@ def _comparison(facts: Facts) -> list[str]:
 def _subject(subject: Facts) -> list[str]:
     head = f"{subject['id'].upper()}  {shortened(subject['name'], 60)}"
     counts = f"{subject['turns']} turns in {subject['sessions']} sessions, {subject['failed']} failed"
+    if subject["interrupted"]:
+        counts += f", {subject['interrupted']} interrupted"
     lines = [shortened(head, WIDTH), f"{counts}, makespan {figures.duration(subject['makespan_s'])}", *_failures(subject)]
     for sentence in subject["reuse"]["means"]:
         lines += wrapped(sentence)

@@ -41,6 +41,9 @@ def test_a_replay_keeps_its_finished_turns(tmp_path: Path) -> None:
     states = [row["state"] for row in rows]
     assert states.count("complete") == figures["turns"] - figures["failed"] - figures["interrupted"] >= 2
     assert set(states) <= {"complete", "interrupted"}
+    (run,) = playhead("runs", "--trace", trace, "--json").document
+    (told,) = playhead("report", figures["run"], "--trace", trace, "--json").document["subjects"]
+    assert (run["failed"], run["interrupted"]) == (told["failed"], told["interrupted"]) == (0, states.count("interrupted"))
     assert len(rows) + figures["not_sent"] == 6
     assert playhead("verify", "--trace", trace).code == 0
 
