@@ -75,7 +75,7 @@ def test_limits_without_rules(where: Path, capsys: pytest.CaptureFixture[str]) -
 def test_unknown_rules(where: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One line and the names there are."""
     code, _, err = say(capsys, "reuse", "--rules", "made-up", "--trace", where)
-    assert code == 1
+    assert code == 2
     assert "hint: use one of: vllm, llama_cpp" in err
 
 
