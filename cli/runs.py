@@ -48,11 +48,22 @@ def _listed(run: "Run") -> dict[str, Any]:
         "id": ids.text("r", run.id),
         "started_at": datetime.fromtimestamp(run.started_ns / 1e9, UTC).isoformat(),
         "target": run.target,
+        "state": _state(run),
         **{name: policy.get(name) for name in ("gaps", "speed", "concurrency", "copies", "length", "history", "cache")},
         "planned": run.settings.get("plan", {}).get("turns"),
         **{name: figures.get(name) for name in _FIGURES},
         "target_found": run.settings.get("target_found"),
     }
+
+
+def _state(run: "Run") -> str:
+    """Ended, running, or broken off: its process is gone and it never ended."""
+    from storage import leases
+
+    if run.ended_ns is not None:
+        return "ended"
+    player = run.settings.get("player")
+    return "broken off" if player is None or leases.is_gone(player) else "running"
 
 
 def _row(run: dict[str, Any]) -> tuple[str | None, ...]:
@@ -64,7 +75,7 @@ def _row(run: dict[str, Any]) -> tuple[str | None, ...]:
         console.count(run["turns"]),
         console.count(run["failed"]),
         console.milliseconds(ttft),
-        console.duration(run["makespan_s"]),
+        console.duration(run["makespan_s"]) if run["state"] == "ended" else run["state"],
     )
 
 

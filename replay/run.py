@@ -23,7 +23,7 @@ from replay.plan import Plan
 from replay.player import Keeper, Player
 from replay.schedule import Lane
 from replay.summary import summary
-from storage import exchanges, runs
+from storage import exchanges, leases, runs
 from storage.errors import PlayheadError
 from storage.records import ExchangeId, ExchangeRow, Headers, RunId
 from storage.trace import Trace
@@ -99,7 +99,7 @@ def replay(trace: Trace, plan: Plan, sources: Mapping[ExchangeId, ExchangeRow], 
     target, key = options.edits.target, _key(plan, options.edits)
     # Before the connections of the run are there: each may occupy a worker of the server.
     found = counters.found(target, key)
-    told = settings(plan, options) | {"target_found": counters.document(found)}
+    told = settings(plan, options) | {"target_found": counters.document(found), "player": leases.mark()}
     clock = Clock()
     with asyncio.Runner() as runner, _undisturbed():
         runner.run(sender.warm(slots))

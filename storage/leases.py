@@ -49,6 +49,16 @@ def living(connection: sa.Connection) -> set[int]:
     return {row.id for row in found if _lives(row)}
 
 
+def mark() -> dict[str, str | int]:
+    """What names this process among all others, as JSON."""
+    return {"host": socket.gethostname(), "pid": os.getpid(), "began": _began(os.getpid()) or ""}
+
+
+def is_gone(mark: dict[str, Any]) -> bool:
+    """Whether the process of a mark has ended; False where it is on another machine: that cannot be seen."""
+    return bool(mark["host"] == socket.gethostname() and _began(mark["pid"]) != mark["began"])
+
+
 def _lives(row: sa.Row[Any]) -> bool:
     if row.host != socket.gethostname():
         return bool(time.time_ns() - row.heartbeat_ns < _SILENT_NS)

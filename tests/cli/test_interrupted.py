@@ -48,6 +48,22 @@ def test_a_replay_keeps_its_finished_turns(tmp_path: Path) -> None:
     assert playhead("verify", "--trace", trace).code == 0
 
 
+def test_a_killed_replay_is_told_as_broken_off(tmp_path: Path) -> None:
+    """And as running while its process is there."""
+    trace, truth = tmp_path / "a.trace", tmp_path / "truth.jsonl"
+    recorded_chats.write(trace)
+    with serving("simulate", *SLOW, "--truth", truth) as (_, url):
+        replay = subprocess.Popen(
+            [*PLAYHEAD, "replay", "--target", url, "--trace", str(trace)], stderr=subprocess.DEVNULL, env=environment()
+        )
+        wait_for_lines(truth, 1)
+        assert playhead("runs", "--trace", trace, "--json").document[0]["state"] == "running"
+        replay.kill()
+        replay.wait(LIMIT_S)
+    assert playhead("runs", "--trace", trace, "--json").document[0]["state"] == "broken off"
+    assert "broken off" in playhead("runs", "--trace", trace).out
+
+
 def asked(url: str) -> None:
     """One streamed call, read to its end or until the connection closes."""
     place = urlsplit(url)
