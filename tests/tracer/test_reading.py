@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,9 +46,10 @@ def placements(trace: Trace) -> list[Placement]:
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> Trace:
+def trace(tmp_path: Path) -> Iterator[Trace]:
     """A new trace; closed with the interpreter."""
-    return Trace.open(tmp_path / "a.trace", create=True)
+    with Trace.open(tmp_path / "a.trace", create=True) as opened:
+        yield opened
 
 
 def test_everything_is_read_once(trace: Trace) -> None:
