@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 trace_option = click.option(
     "--trace",
-    metavar="FILE|URL",
+    metavar="FILE",
     envvar="PLAYHEAD_TRACE",
-    help="The trace to use: a file or a postgresql:// URL. [PLAYHEAD_TRACE; else the user data folder]",
+    help="The trace file to use. [PLAYHEAD_TRACE; else the user data folder]",
 )
 
 
