@@ -83,7 +83,7 @@ def test_a_request_into_a_closing_connection_is_sent_once_more(ends: Script) -> 
         first, second = two_turns(server)
     assert (first.failure, first.reconnected) == (None, False)
     assert (second.failure, second.reconnected, second.status) == (None, True, 200)
-    assert [piece.data for piece in second.pieces] == [b"data: one\n\n", b"data: two\n\n"]
+    assert b"".join(piece.data for piece in second.pieces) == b"data: one\n\ndata: two\n\n"
     assert server.asked[1] == server.asked[2]
     assert (len(server.asked), len(server.players)) == (3, 2)
     assert second.sent_ns is not None
