@@ -307,7 +307,7 @@ def test_a_trusted_target_is_asked_over_tls(certificate: Path, over_tls: ssl.SSL
     with serving(chunked(*EVENTS, pause_s=0.01), over_tls) as server:
         heard = asyncio.run(ask(server))
     assert heard.failure is None
-    assert [piece.data for piece in heard.pieces] == list(EVENTS)
+    assert b"".join(piece.data for piece in heard.pieces) == b"".join(EVENTS)
 
 
 def test_tls_that_is_not_trusted_is_told_as_such(over_tls: ssl.SSLContext) -> None:
