@@ -37,7 +37,7 @@ class Writer:
         splitter: Splitter,
         *,
         flush_interval_s: float = 0.1,
-        queue_bytes: int = 256 << 20,
+        queue_bytes: int = 1 << 30,
         on_loss: Callable[[str], None] | None = None,
     ) -> None:
         self.lost = 0
