@@ -105,7 +105,10 @@ def _show(found: "Comparison") -> None:
     console.table([_row(verdict) for verdict in figures], columns)
     if figures:
         turns = max(verdict.n_turns for verdict in figures)
-        click.echo(f"{turns} turns of {max(verdict.n_sessions for verdict in figures)} sessions, paired")
+        sessions = max(verdict.n_sessions for verdict in figures)
+        click.echo(f"{turns} turns of {sessions} session{'' if sessions == 1 else 's'}, paired")
+        if sessions == 1:
+            click.echo("one session cannot say how sessions differ: no interval, and no verdict; record and replay more")
     if any(verdict.weak for verdict in figures):
         click.echo("* a weak interval: fewer than 20 sessions, or too few turns for the quantile")
     missing = [verdict.metric for verdict in found.verdicts if not verdict.n_turns]

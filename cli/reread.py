@@ -11,7 +11,7 @@ from cli import console, options
 def reread(trace: str | None, as_json: bool) -> None:
     """Derive calls, sessions and threads again from the recorded bytes.
 
-    The bytes are not touched. Sessions keep their ids and the names you gave them.
+    The bytes are not touched. Sessions keep their ids.
 
     \b
     Example: playhead reread

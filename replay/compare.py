@@ -226,8 +226,10 @@ def broken(comparison: Comparison, limits: Sequence[Limit]) -> list[str]:
 
 
 def _broken(limit: Limit, estimate: Estimate) -> str | None:
-    if estimate.ratio is None or estimate.low is None or estimate.high is None:
+    if estimate.ratio is None:
         return f"{limit.metric} could not be compared"
+    if estimate.low is None or estimate.high is None:
+        return f"{limit.metric} has no interval to judge by: it takes {statistics.FEWEST_SESSIONS} sessions at least"
     change = 100 * (estimate.ratio - 1)
     if limit.percent >= 0 and change > limit.percent and estimate.low > 1:
         return f"{limit.metric} grew by {change:.1f} %, more than {limit.percent:g} %"

@@ -15,6 +15,8 @@ SEED = 20260701
 COVERAGE = 0.95
 LEAST_TAIL = 5
 """A quantile q is trusted only when n * (1 - q) reaches this."""
+FEWEST_SESSIONS = 2
+"""An interval over sessions needs at least so many."""
 
 type Floats = npt.NDArray[np.float64]
 type Ints = npt.NDArray[np.int64]
@@ -80,7 +82,7 @@ def median_ratio(pairs: Pairs, *, draws: int = DRAWS, seed: int = SEED) -> Estim
         return Estimate(None, None, None)
     ratios = _Pool(np.log(b / a), sessions)
     sampled = np.array([ratios.quantile(0.5, weights) for weights in _draws(ratios.clusters, draws, seed)])
-    return _estimate(ratios.quantile(0.5, np.ones(ratios.clusters, dtype=np.int64)), sampled)
+    return _estimate(ratios.quantile(0.5, np.ones(ratios.clusters, dtype=np.int64)), sampled, ratios.clusters)
 
 
 def quantile_ratio(pairs: Pairs, q: float, *, draws: int = DRAWS, seed: int = SEED) -> Estimate:
@@ -91,7 +93,7 @@ def quantile_ratio(pairs: Pairs, q: float, *, draws: int = DRAWS, seed: int = SE
     arm_a, arm_b = _Pool(np.log(a), sessions), _Pool(np.log(b), sessions)
     sampled = np.array([arm_b.quantile(q, w) - arm_a.quantile(q, w) for w in _draws(arm_a.clusters, draws, seed)])
     once = np.ones(arm_a.clusters, dtype=np.int64)
-    return _estimate(arm_b.quantile(q, once) - arm_a.quantile(q, once), sampled)
+    return _estimate(arm_b.quantile(q, once) - arm_a.quantile(q, once), sampled, arm_a.clusters)
 
 
 def sum_ratio(pairs: Pairs, *, draws: int = DRAWS, seed: int = SEED) -> Estimate:
@@ -104,7 +106,7 @@ def sum_ratio(pairs: Pairs, *, draws: int = DRAWS, seed: int = SEED) -> Estimate
     weights = np.stack(list(_draws(len(by_a), draws, seed)))
     tops, bottoms = weights @ by_b, weights @ by_a
     usable = (tops > 0) & (bottoms > 0)
-    return _estimate(float(np.log(b.sum() / a.sum())), np.log(tops[usable] / bottoms[usable]))
+    return _estimate(float(np.log(b.sum() / a.sum())), np.log(tops[usable] / bottoms[usable]), len(by_a))
 
 
 def _positive(pairs: Pairs) -> tuple[Floats, Floats, Ints]:
@@ -113,8 +115,13 @@ def _positive(pairs: Pairs) -> tuple[Floats, Floats, Ints]:
     return a[usable], b[usable], np.asarray(pairs.sessions, dtype=np.int64)[usable]
 
 
-def _estimate(log_ratio: float, sampled: Floats) -> Estimate:
-    """From logarithms back to ratios; the interval holds the estimate by construction of percentiles, or is stretched to it."""
+def _estimate(log_ratio: float, sampled: Floats, sessions: int) -> Estimate:
+    """From logarithms back to ratios; the interval holds the estimate by construction of percentiles, or is stretched to it.
+
+    One session drawn again and again is always itself: it says nothing of how sessions differ, so it has no interval.
+    """
+    if sessions < FEWEST_SESSIONS:
+        return Estimate(float(np.exp(log_ratio)), None, None)
     tail = (1 - COVERAGE) / 2
     low, high = np.quantile(sampled, [tail, 1 - tail])
     return Estimate(float(np.exp(log_ratio)), float(np.exp(min(low, log_ratio))), float(np.exp(max(high, log_ratio))))

@@ -63,7 +63,7 @@ def _latest(connection: sa.Connection, typed: str, kinds: str) -> tuple[str, int
 
 
 def _by_name(connection: sa.Connection, typed: str) -> tuple[str, int] | None:
-    exact = sa.or_(sessions.c.name == typed, sessions.c.key == typed)
+    exact = sessions.c.key.in_((typed, f"label:{typed}")) | (sessions.c.name == typed)
     found = connection.scalars(sa.select(sessions.c.id).where(exact).order_by(sessions.c.id)).all()
     if not found and typed:
         found = connection.scalars(

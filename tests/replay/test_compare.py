@@ -165,3 +165,16 @@ def test_a_limit_that_means_nothing_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(PlayheadError) as wrong:
         compare.limit(text)
     assert wrong.value.hint
+
+
+def test_one_session_has_a_ratio_but_no_interval_and_no_verdict() -> None:
+    """Drawn again and again it is always itself; a limit cannot be kept by it."""
+    found = compare.compare(
+        compare.Arm(run=run(1), rows=rows(1, 1, sessions=1, turns=40)), compare.Arm(run=run(2), rows=rows(1.5, 2, sessions=1, turns=40))
+    )
+    for said in found.verdicts:
+        if said.n_turns:
+            assert said.estimate.ratio is not None
+            assert (said.estimate.low, said.estimate.high, said.verdict, said.n_sessions) == (None, None, compare.INCONCLUSIVE, 1)
+    (broken,) = compare.broken(found, [compare.limit("ttft_ms:+10%")])
+    assert "no interval" in broken

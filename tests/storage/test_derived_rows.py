@@ -375,3 +375,9 @@ def test_an_exchange_that_is_not_there(trace: Trace) -> None:
     for read in (exchanges.load, exchanges.request_body, exchanges.response_body, exchanges.chunks):
         with pytest.raises(NotFoundError, match="no exchange e9"):
             read(trace, ExchangeId(9))
+
+
+def test_a_session_answers_to_the_label_it_was_recorded_under(told: Trace) -> None:
+    """`/s/NAME/` makes the key `label:NAME`: people type the name."""
+    sessions.save(told, [], [placement(1, session_key="label:mytask", client=None)], 1)
+    assert ids.parse(told, "mytask", "s") == ids.parse(told, "label:mytask", "s")
