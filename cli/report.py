@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FORMATS = {"html": "html", "text": "terminal", "markdown": "markdown", "json": "json", "csv": "csv"}
 """The formats, and the module of `replay.report` that makes each."""
 
-SUFFIXES = {".txt": "text", ".md": "markdown", ".json": "json", ".csv": "csv"}
+_BY_SUFFIX = {".txt": "text", ".md": "markdown", ".json": "json", ".csv": "csv"}
 """What a file's name says; any other is HTML."""
 
 
@@ -59,11 +59,7 @@ def report(trace: str | None, as_json: bool, which: tuple[str, ...], output: Pat
 
 def _by_name(output: Path | None) -> str | None:
     """The format that a file's name asks for."""
-    if output is None:
-        return None
-    return {".html": "html", ".htm": "html", ".txt": "text", ".md": "markdown", ".json": "json", ".csv": "csv"}.get(
-        output.suffix.lower(), "html"
-    )
+    return None if output is None else _BY_SUFFIX.get(output.suffix.lower(), "html")
 
 
 def _asked(trace: Any, which: tuple[str, ...], rules: str | None, block: int | None) -> "Asked":

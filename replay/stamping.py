@@ -29,7 +29,6 @@ class StampedConnection(asyncio.Protocol):
         self._wanted: asyncio.Future[None] | None = None
         self._lost_ns: int | None = None
         self.error: Exception | None = None
-        self.opened_ns = 0
         self.sent_ns: int | None = None
         """When the last byte of the last `write` had been given to the kernel; None while some of it is still here."""
         self.used_ns = 0
@@ -43,7 +42,7 @@ class StampedConnection(asyncio.Protocol):
         """The connection (and its TLS) is open."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.opened_ns = self.used_ns = time.monotonic_ns()
+        self.used_ns = time.monotonic_ns()
         transport.set_write_buffer_limits(high=0)  # so that resume_writing tells when the very last byte has left
         if (sock := transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
