@@ -7,33 +7,24 @@ goes on and the failure is told (`on_trouble`). It does not know dialects, sessi
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from mitmproxy import http, tcp
 from mitmproxy.connection import Client, Connection, ConnectionState
 
-from storage.records import Arrival, Exchange, FailureKind, Headers, Origin, Transport
+from storage.records import FailureKind, Headers, Origin, Transport
 from tracer import guards
 from tracer.assembler import Assembler
 from tracer.clock import Clock, monotonic_ns
 from tracer.redaction import Redaction
+from tracer.sockets import Socket
+from tracer.stream import Sink, Stream
 
 if TYPE_CHECKING:
     from mitmproxy.proxy import server
 
 _LABEL = re.compile(rb"/s/([^/?#]{1,200})(/.*)", re.DOTALL)
-
-
-class Sink(Protocol):
-    """Whoever keeps exchanges (`storage.writer.Writer`); none of these may wait for a disk."""
-
-    def begin(self, exchange: Exchange) -> int: ...
-    def request_piece(self, ticket: int, data: bytes) -> None: ...
-    def request_complete(self, ticket: int, exchange: Exchange) -> None: ...
-    def response_head(self, ticket: int, exchange: Exchange) -> None: ...
-    def arrival(self, ticket: int, arrival: Arrival) -> None: ...
-    def finish(self, ticket: int, exchange: Exchange) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,52 +34,6 @@ class Route:
     listener: str
     origin: str
     base_path: str = ""
-
-
-class Stream:
-    """One exchange on its way through: the taps that see its bytes, and what the sink calls it."""
-
-    __slots__ = ("_sink", "_trouble", "answered", "assembler", "ticket")
-
-    def __init__(self, assembler: Assembler, sink: Sink, trouble: Callable[[BaseException], None]) -> None:
-        self.assembler = assembler
-        self._sink = sink
-        self._trouble = trouble
-        self.ticket = sink.begin(assembler.exchange())
-        self.answered = False
-
-    def request_tap(self, data: bytes) -> bytes | list[bytes]:
-        """Sees one piece of the upload. An empty piece that is not the last would end the message on the wire: it is dropped."""
-        if data:
-            try:
-                self.assembler.request_data(monotonic_ns(), data)
-                self._sink.request_piece(self.ticket, data)
-            except Exception as wrong:  # mitmproxy drops the client's bytes when a tap raises
-                self._trouble(wrong)
-            return data
-        return []
-
-    def response_tap(self, data: bytes) -> bytes | list[bytes]:
-        """Sees one read of the answer; stamped first of all."""
-        at_ns = monotonic_ns()
-        if data:
-            try:
-                self._sink.arrival(self.ticket, self.assembler.response_data(at_ns, data))
-            except Exception as wrong:  # mitmproxy drops the client's bytes when a tap raises
-                self._trouble(wrong)
-            return data
-        return []
-
-    def request_end(self, at_ns: int) -> None:
-        self.assembler.request_end(at_ns)
-        self._sink.request_complete(self.ticket, self.assembler.exchange())
-
-    def response_head(self, at_ns: int, status: int, headers: Headers) -> None:
-        self.assembler.response_head(at_ns, status, headers)
-        self._sink.response_head(self.ticket, self.assembler.exchange())
-
-    def finish(self) -> None:
-        self._sink.finish(self.ticket, self.assembler.exchange())
 
 
 class Recorder:
@@ -103,6 +48,8 @@ class Recorder:
         self._on_trouble = on_trouble
         self._clock = Clock()
         self._streams: dict[str, Stream] = {}
+        self._sockets: dict[str, Socket] = {}
+        """By the client's connection, which is the socket's alone once it was upgraded."""
 
     # ---- mitmproxy's hooks, in the order in which they fire ----
 
@@ -124,7 +71,10 @@ class Recorder:
         """The whole request has gone on. It may be later than the answer."""
         if stream := self._stream(flow):
             at_ns = monotonic_ns()
-            self._safely(lambda: stream.request_end(at_ns))
+            if _asks_for_websocket(flow):
+                stream.assembler.request_end(at_ns)  # what the client says on the socket may still become its body
+            else:
+                self._safely(lambda: stream.request_end(at_ns))
             if stream.answered:
                 self._end(flow, stream)
 
@@ -143,7 +93,9 @@ class Recorder:
     def response(self, flow: http.HTTPFlow) -> None:
         """The whole answer is here; with an upload still going on the exchange ends when that does."""
         if stream := self._stream(flow):
-            if _read_until_close(flow) and guards.was_reset(self.handler_of(flow.client_conn), flow.server_conn):
+            if _is_websocket(flow):
+                self._safely(lambda: self._upgraded(flow, stream))
+            elif _read_until_close(flow) and guards.was_reset(self.handler_of(flow.client_conn), flow.server_conn):
                 self._fail(flow, stream, FailureKind.SERVER_CUT, "the upstream reset the connection")
             elif stream.assembler.has_whole_request:
                 self._end(flow, stream)
@@ -164,10 +116,23 @@ class Recorder:
             if stream.answered and stream.assembler.exchange().origin.connection == client.id:
                 del self._streams[key]
                 self._close(stream)
+        self._socket_ended(client, None)
 
     def tcp_message(self, flow: tcp.TCPFlow) -> None:
-        """An upgraded connection passes raw; mitmproxy would keep every byte of it for ever."""
+        """What passes on an upgraded connection, as it came; mitmproxy would keep every byte of it for ever."""
+        at_ns = monotonic_ns()
+        message = flow.messages[-1]
         del flow.messages[:-1]
+        if socket := self._sockets.get(flow.client_conn.id):
+            try:
+                socket.passed(at_ns, message.content, from_client=message.from_client)
+            except Exception as wrong:  # the traffic goes on
+                why = f"{type(wrong).__name__}: {wrong}"
+                self._safely(lambda: socket.lose(at_ns, why))
+
+    def tcp_end(self, flow: tcp.TCPFlow) -> None:
+        """An upgraded connection is over."""
+        self._socket_ended(flow.client_conn, flow.metadata.get(guards.CUT_BY))
 
     # ---- for the program around ----
 
@@ -177,8 +142,8 @@ class Recorder:
 
     @property
     def open_exchanges(self) -> int:
-        """Exchanges in flight."""
-        return len(self._streams)
+        """Exchanges in flight. An idle socket has none: nobody waits for it to end."""
+        return len(self._streams) + sum(socket.open_responses for socket in self._sockets.values())
 
     def tell(self, text: str) -> None:
         """Says that something may have gone unrecorded."""
@@ -191,6 +156,9 @@ class Recorder:
             stream.assembler.fail(at_ns, FailureKind.INTERRUPTED, "the recorder was stopped")
             self._close(stream)
         self._streams.clear()
+        for socket in self._sockets.values():
+            self._end_socket(socket, FailureKind.INTERRUPTED, "the recorder was stopped")
+        self._sockets.clear()
 
     # ---- inside ----
 
@@ -218,6 +186,34 @@ class Recorder:
             label=self._redaction.text(label) if label else None,
         )
 
+    def _upgraded(self, flow: http.HTTPFlow, upgrade: Stream) -> None:
+        """The upgrade's exchange goes on as long as the socket."""
+        head = upgrade.assembler.exchange()
+
+        def begin(at_ns: int) -> Stream:
+            assembler = Assembler(self._clock)
+            assembler.request_head(at_ns, head.request.method, head.request.url, head.request.headers, transport=Transport.WS)
+            assembler.came_from(head.origin)
+            return Stream(assembler, self._sink, self._trouble)
+
+        del self._streams[flow.id]
+        self._sockets[flow.client_conn.id] = Socket(upgrade, begin, self.tell)
+
+    def _socket_ended(self, client: Client, cut_by: str | None) -> None:
+        socket = self._sockets.pop(client.id, None)
+        if socket is None:
+            return
+        if client.error == guards.TIMED_OUT:
+            self._end_socket(socket, FailureKind.TIMED_OUT, "closed after a long silence")
+        elif cut_by == "upstream":
+            self._end_socket(socket, FailureKind.SERVER_CUT, "the upstream ended the connection without a close frame")
+        else:
+            self._end_socket(socket, FailureKind.CLIENT_LEFT, "the client left without a close frame")
+
+    def _end_socket(self, socket: Socket, kind: FailureKind, why: str) -> None:
+        at_ns = monotonic_ns()
+        self._safely(lambda: socket.end(at_ns, kind, why))
+
     def _headers(self, message: http.Message) -> Headers:
         return self._redaction.headers(tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in message.headers.fields))
 
@@ -233,8 +229,8 @@ class Recorder:
         self._end(flow, stream)
 
     def _close(self, stream: Stream) -> None:
-        stream.assembler.end(monotonic_ns())
-        self._safely(stream.finish)
+        at_ns = monotonic_ns()
+        self._safely(lambda: stream.finish(at_ns))
 
     def _safely(self, step: Callable[[], None]) -> None:
         try:
@@ -258,6 +254,15 @@ def failure_kind(flow: http.HTTPFlow, *, has_head: bool) -> FailureKind:
     if cut_by == "client" or not (_reads(flow.client_conn) or (cut_by == "upstream" and is_connected)):
         return FailureKind.CLIENT_LEFT
     return FailureKind.SERVER_CUT if has_head or (cut_by == "upstream" and is_connected) else FailureKind.UNREACHABLE
+
+
+def _asks_for_websocket(flow: http.HTTPFlow) -> bool:
+    return "websocket" in flow.request.headers.get("upgrade", "").lower()
+
+
+def _is_websocket(flow: http.HTTPFlow) -> bool:
+    assert flow.response
+    return flow.response.status_code == 101 and _asks_for_websocket(flow)
 
 
 def _read_until_close(flow: http.HTTPFlow) -> bool:

@@ -71,6 +71,11 @@ class Assembler:
         if self._ended_ns is None:
             self._status, self._response_headers, self._headers_at_ns = status, headers, at_ns - self._start_ns
 
+    def head_line(self, name: str, value: str) -> None:
+        """A line of the recorder's own behind the head of the answer: what the wire said and no head could hold."""
+        if self._ended_ns is None:
+            self._response_headers = (*self._response_headers, (name, value))
+
     def response_data(self, at_ns: int, data: bytes) -> Arrival:
         """One raw read of the answer's body; gives it back as the arrival it became."""
         arrival = Arrival(at_ns - self._start_ns, data)

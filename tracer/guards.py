@@ -16,6 +16,7 @@ from h11._receivebuffer import ReceiveBuffer
 from mitmproxy import http
 from mitmproxy.connection import Connection, ConnectionState
 from mitmproxy.proxy import commands, events, layer, server
+from mitmproxy.proxy.layers import tcp
 from mitmproxy.proxy.layers.http import HttpStream, _http1
 from mitmproxy.proxy.layers.http._base import HttpEvent, ReceiveHttp
 from mitmproxy.proxy.layers.http._events import (
@@ -45,7 +46,7 @@ TIMED_OUT = "closed after a long silence"
 """What `client_conn.error` reads when the time limit closed the connection."""
 
 CUT_BY = "playhead_cut_by"
-"""Key in a flow's metadata: `client` or `upstream`, whoever broke the exchange off."""
+"""Key in a flow's metadata: `client` or `upstream`, whoever broke the exchange off, or hung up first on an upgraded connection."""
 
 WAITED = "playhead_waited"
 """Key in a flow's metadata: the pieces of an upload that waited behind a connection which then could not be made."""
@@ -281,6 +282,18 @@ def note_what_waited() -> Undo:
     return _replace(HttpStream, "handle_protocol_error", note_and_go_on)
 
 
+def note_who_hung_up() -> Undo:
+    """Of an upgraded connection mitmproxy only says that it is over."""
+    relay = tcp.TCPLayer.relay_messages
+
+    def note_and_relay(self: tcp.TCPLayer, event: events.Event) -> Commands:
+        if isinstance(event, events.ConnectionClosed) and self.flow:
+            self.flow.metadata.setdefault(CUT_BY, "client" if event.connection == self.context.client else "upstream")
+        yield from relay(self, event)
+
+    return _replace(tcp.TCPLayer, "relay_messages", note_and_relay)
+
+
 def note_timeouts() -> Undo:
     """A connection closed for its silence must not read as if the client had left."""
     on_timeout = server.ConnectionHandler.on_timeout
@@ -308,6 +321,7 @@ GUARDS: tuple[Callable[[], Undo], ...] = (
     refuse_prior_knowledge,
     note_who_cut,
     note_what_waited,
+    note_who_hung_up,
     note_timeouts,
     frame_once,
     close_always,

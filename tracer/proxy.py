@@ -101,7 +101,7 @@ def _master(recorder: Recorder, settings: Settings, ready: _Ready) -> tuple[Mast
     master.options.update(  # type: ignore[no-untyped-call]
         connection_strategy="lazy",  # eager: an upstream that is down leaves no flow to record
         tcp_timeout=SILENCE_LIMIT_S,
-        websocket=False,  # an upgraded connection passes raw, frame by frame as it came
+        websocket=False,  # an upgraded connection passes raw: nothing is put together, answered or packed anew on its way
         http3=False,
         ssl_verify_upstream_trusted_ca=trusted_file,
         ssl_verify_upstream_trusted_confdir=trusted_folder,

@@ -12,7 +12,7 @@ from tracer.wire.contract import Call, Changes
 from tracer.wire.json_spans import Member, Span, items, kind, last, members
 from tracer.wire.json_values import begins, fields, is_true, string
 from tracer.wire.layout import cuts, elements, occurrences
-from tracer.wire.openai_responses import prompt
+from tracer.wire.openai_responses import prompt, socket
 from tracer.wire.openai_responses.answer import hear
 
 NAME = "openai_responses"
@@ -26,10 +26,10 @@ _PASSTHROUGH_LAST = re.compile(rb',"%b":\{"turn_id":"[^"\\]*"\}\}\Z' % _PASSTHRO
 
 
 def matches(request: Request) -> bool:
-    """A POST to `responses` behind any prefix; also a message sent on a WebSocket there. The bare upgrade is none."""
+    """A POST to `responses` behind any prefix; also a `response.create` sent on a WebSocket there. The bare upgrade is none."""
     if not requests.path(request).endswith(_PATHS):
         return False
-    return request.method.upper() == "POST" or request.body.lstrip()[:1] == b"{"
+    return request.method.upper() == "POST" or socket.message_type(request.body) == socket.ASKS
 
 
 def split(body: bytes) -> Split | None:

@@ -19,7 +19,7 @@ _CHANNELS = {
     "response.mcp_call_arguments.delta": "tool",
     "response.code_interpreter_call_code.delta": "tool",
 }
-_TERMINAL = frozenset(("response.completed", "response.failed", "response.incomplete", "response.cancelled", "response.done"))
+TERMINAL = frozenset(("response.completed", "response.failed", "response.incomplete", "response.cancelled", "response.done"))
 
 
 def hear(found: Answer | None) -> Heard:
@@ -101,7 +101,7 @@ class _Stream:
         elif called == "error":  # its last word, in a stream as on a WebSocket
             self._heard.error = answers.error_of(event.get("error")) or answers.said(event) or "error"
             self._heard.ended = True
-        elif called in _TERMINAL:
+        elif called in TERMINAL:
             response = fields(event.get("response"))
             _account(self._heard, response)
             self._final = _output(response)
