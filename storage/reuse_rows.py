@@ -7,7 +7,7 @@ from itertools import batched
 import sqlalchemy as sa
 
 from storage import database
-from storage.records import ExchangeId
+from storage.records import ExchangeId, Transport
 from storage.schema import calls, exchanges, ideal, replayed
 from storage.trace import Trace
 
@@ -39,7 +39,8 @@ def save(trace: Trace, rows: Sequence[IdealRow]) -> None:
 
 def is_complete(trace: Trace, ledger_version: int) -> bool:
     """Whether every recorded model call that was answered (token counts apart) has a row of this version."""
-    answered = sa.and_(exchanges.c.method == "POST", exchanges.c.status.between(200, 299))
+    is_asked = sa.or_(exchanges.c.method == "POST", exchanges.c.transport == Transport.WS.value)
+    answered = sa.and_(is_asked, exchanges.c.status.between(200, 299))
     asked = sa.and_(calls.c.dialect.is_not(None), calls.c.kind != "count_tokens")
     counted = sa.and_(ideal.c.exchange_id == calls.c.exchange_id, ideal.c.ledger_version == ledger_version)
     missing = (

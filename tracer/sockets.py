@@ -76,13 +76,17 @@ class Socket:
             self.lose(at_ns, f"the frames of the {side.name} cannot be read: {wrong}")
 
     def lose(self, at_ns: int, why: str) -> None:
-        """Nothing more of this socket can be kept."""
+        """Nothing more of this socket can be kept: its exchanges end here, though the traffic goes on."""
         self._is_lost = True
         self._tell(f"a WebSocket goes on unrecorded: {why}")
         self._break_off(at_ns, FailureKind.INTERRUPTED, why)
+        self._upgrade.assembler.fail(at_ns, FailureKind.INTERRUPTED, why)
+        self._upgrade.finish(at_ns)
 
     def end(self, at_ns: int, kind: FailureKind, why: str) -> None:
         """The connection is over, or nobody looks any more. A socket that either side closed in words has not failed."""
+        if self._is_lost:
+            return
         self._keep_unfinished(at_ns)
         self._break_off(at_ns, kind, why)
         closes = "; ".join(f"{side.name} {side.close}" for side in (self._client, self._upstream) if side.close is not None)
@@ -148,8 +152,6 @@ class Socket:
 
     def _keep_unfinished(self, at_ns: int) -> None:
         """What had come of a message that will not be whole."""
-        if self._is_lost:
-            return
         if (rest := self._upstream.reader.unfinished) and self._awaited:
             self._arrive(self._awaited[0].stream, at_ns, rest)
         elif rest:

@@ -15,7 +15,7 @@ from replay.reuse.prefix_tree import IdsOf, shared_by
 from replay.reuse.prompts import Counted
 from replay.reuse.rules import Rule
 
-VERSION = 1
+VERSION = 2
 """Of the figures: rows kept by another version are counted again."""
 
 ESTIMATE_BAND = 0.01

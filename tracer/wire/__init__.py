@@ -31,3 +31,8 @@ def read(exchange: Exchange) -> tuple[Dialect, Call] | None:
     """The dialect of an exchange and what it meant; None for unknown traffic."""
     dialect = dialect_of(exchange.request)
     return (dialect, dialect.read(exchange)) if dialect else None
+
+
+def is_head(dialect: Dialect, group: str, element: bytes) -> bool:
+    """Whether an element stands before all that is said: tools and instructions, which a request that goes on from another brings anew."""
+    return group in ("tool", "system") and not (dialect is openai_responses and openai_responses.prompt.brings_tools(element))

@@ -123,3 +123,8 @@ def _leaf(found: Fields) -> Tool:
     schema = either(found, "parameters", "format")
     name = string(found.get("name")) or string(found.get("type")) or ""
     return Tool(name, string(found.get("description")), as_text(schema) if present(schema) else None)
+
+
+def brings_tools(item: Raw) -> bool:
+    """Whether an input item only brings tools: it counts as tools, but stands among what was said."""
+    return b'"additional_tools"' in item and string(fields(item).get("type")) == "additional_tools"
