@@ -155,7 +155,7 @@ class _Reader:
             upgrade = self._http[number]
             request = replace(upgrade.request, body=text)
             opened = _Open(f"r{number}/f{index}", now, request, transport=Transport.WS, connection=upgrade.connection)
-            opened.response = Response(status=101, headers=(), headers_at_ns=0)
+            opened.response = Response(status=200, headers=(), headers_at_ns=0)  # as the recorder has it
             self._open(opened, self._socket, number)
             return
         opened = self._socket[number]

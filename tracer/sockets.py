@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from storage.records import FailureKind, Headers
 from tracer.frames import FrameError, FrameReader, Message, Opcode, close_text
 from tracer.stream import Stream
-from tracer.wire.openai_responses.socket import ASKS, BEGINS, ENDS, message_type
+from tracer.wire.openai_responses.socket import ASKS, BEGINS, ENDS, message_type, refusal_status
 from tracer.wire.requests import header
 
 ANSWERED = 200
-"""Status of an answer on a socket. 101 is the upgrade's, and stands there; whoever reads asks whether the server answered or refused."""
+"""Status of an answer on a socket, unless its first message is an error that names another. 101 is the upgrade's, and stands there:
+whoever reads an answer's status asks whether the server answered or refused.
+"""
 
 CLOSE_HEADER = "x-playhead-websocket-close"
 """A line of ours behind the head of the upgrade's answer: the close codes of both sides."""
@@ -124,14 +126,15 @@ class Socket:
             self._awaited.popleft().stream.finish(message.at_ns)
         now = self._awaited[0]
         now.has_begun |= called == BEGINS
-        self._arrive(now.stream, message.at_ns, message.payload)
+        status = refusal_status(message.payload) if called == "error" else None
+        self._arrive(now.stream, message.at_ns, message.payload, status or ANSWERED)
         if called in ENDS:
             self._awaited.popleft().stream.finish(message.at_ns)
 
-    def _arrive(self, stream: Stream, at_ns: int, payload: bytes) -> None:
-        """One message of an answer: a line of its body."""
+    def _arrive(self, stream: Stream, at_ns: int, payload: bytes, status: int = ANSWERED) -> None:
+        """One message of an answer: a line of its body. The first one says how the server took the request."""
         if not stream.assembler.has_response_head:
-            stream.response_head(at_ns, ANSWERED, self._head)
+            stream.response_head(at_ns, status, self._head)
             stream.response_data(at_ns, payload)
         else:
             stream.response_data(at_ns, b"\n" + payload)

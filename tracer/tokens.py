@@ -20,7 +20,7 @@ import tiktoken
 from storage.errors import PlayheadError
 from storage.records import Element, Request
 from tracer import wire
-from tracer.wire import rendering
+from tracer.wire import openai_responses, rendering
 from tracer.wire.contract import Call, Dialect, Message
 
 NAME = "o200k_base"
@@ -140,6 +140,10 @@ def prompt_ids(request: Request) -> list[tuple[str, Ids]] | None:
     return [(element.group, element_ids(dialect, element.group, canonical(body, element))) for element in taken_apart.elements]
 
 
-def reply_ids(call: Call) -> Ids:
-    """Ids of an answer as the next request would carry it back: an assistant's message. Empty when nothing was generated."""
-    return text_ids(rendering.message(Message("assistant", call.reply))) if call.reply else array("I")
+def reply_ids(call: Call, dialect: str) -> Ids:
+    """Ids of an answer as the next request of that dialect would carry it back. Empty when nothing was generated.
+
+    It becomes one message of the assistant; in Responses each of its items stands alone.
+    """
+    messages = [(part,) for part in call.reply] if dialect == openai_responses.NAME else [call.reply]
+    return text_ids("".join(rendering.message(Message("assistant", parts)) for parts in messages)) if call.reply else array("I")

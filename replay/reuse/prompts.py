@@ -190,6 +190,6 @@ def _replies(trace: Trace, wanted: Sequence[ExchangeId]) -> Iterator[tuple[Excha
     """What each of these generated, as a later prompt carries it; those that generated nothing, or cannot be read, are left out."""
     for exchange in exchanges.load_many(trace, wanted) if wanted else ():
         read = wire.read(exchange)
-        ids = tokens.reply_ids(read[1]) if read is not None else None
+        ids = tokens.reply_ids(read[1], read[0].NAME) if read is not None else None
         if exchange.id is not None and ids:
             yield exchange.id, ids

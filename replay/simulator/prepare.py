@@ -145,12 +145,12 @@ def _fail_at_times(dialect: routes.Spoken, settings: Settings, serial: int) -> N
         raise Refusal(529 if dialect.NAME == "anthropic_messages" else 503, "overloaded", "the server is overloaded (simulated)")
 
 
-def reply_ids(parts: tuple[Spoken, ...], sent_tokens: int) -> Ids:
+def reply_ids(prepared: Prepared, sent_tokens: int) -> Ids:
     """Ids of an answer's first tokens as the next request would carry them back: what a cache can hold of it."""
     reply = []
-    for part in parts:
+    for part in prepared.parts:
         text = "".join(part.pieces[:sent_tokens])
         if sent_tokens > 0:
             reply.append(Text(text) if part.tool is None else ToolCall(part.call_id, part.tool.name, text))
         sent_tokens -= len(part.pieces)
-    return tokens.reply_ids(Call(reply=tuple(reply)))
+    return tokens.reply_ids(Call(reply=tuple(reply)), prepared.dialect.NAME)

@@ -183,7 +183,7 @@ class Service:
         """All was sent, or the client left before: the cache keeps what was computed, the truth what was sent."""
         left = len(sending.chunk_ns) < len(sending.due)
         if sending.tokens_sent:
-            self.cache.finish(sending.lease, reply_ids(sending.prepared.parts, sending.tokens_sent), now_ns)
+            self.cache.finish(sending.lease, reply_ids(sending.prepared, sending.tokens_sent), now_ns)
         else:
             self.cache.abandon(sending.lease, now_ns)
         self.counts.output_tokens += sending.tokens_sent

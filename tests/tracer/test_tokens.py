@@ -147,5 +147,5 @@ def test_an_answer_counts_as_the_message_it_becomes() -> None:
     """What was generated has the ids that the next request's element has: that is what a cache can find again."""
     dialect = wire.named("anthropic_messages")
     carried = b'{"role":"assistant","content":[{"type":"text","text":"Done."}]}'
-    assert tokens.reply_ids(Call(reply=(Text("Done."),))) == tokens.element_ids(dialect, "message", carried)
-    assert len(tokens.reply_ids(Call())) == 0
+    assert tokens.reply_ids(Call(reply=(Text("Done."),)), dialect.NAME) == tokens.element_ids(dialect, "message", carried)
+    assert len(tokens.reply_ids(Call(), dialect.NAME)) == 0

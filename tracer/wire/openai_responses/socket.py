@@ -13,7 +13,13 @@ class _Typed(msgspec.Struct):
     type: str = ""
 
 
+class _Refusal(msgspec.Struct):
+    status: int | None = None
+    status_code: int | None = None
+
+
 _TYPED = msgspec.json.Decoder(_Typed)
+_REFUSAL = msgspec.json.Decoder(_Refusal)
 
 
 def message_type(text: bytes) -> str:
@@ -22,3 +28,13 @@ def message_type(text: bytes) -> str:
         return _TYPED.decode(text).type
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
+
+
+def refusal_status(text: bytes) -> int | None:
+    """The HTTP status that an `error` message stands for; None where it names none."""
+    try:
+        found = _REFUSAL.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    status = found.status or found.status_code or 0
+    return status if 400 <= status <= 599 else None
