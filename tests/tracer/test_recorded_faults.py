@@ -237,18 +237,16 @@ def test_an_answer_may_come_before_the_upload_has_ended(tmp_path: Path) -> None:
 
 
 def test_an_upgraded_connection_passes_raw(tmp_path: Path) -> None:
-    """After 101 nothing is understood or kept but the upgrade itself."""
+    """After 101 to something that is no WebSocket nothing is understood or kept but the upgrade itself."""
 
     async def echo(peer: object) -> None:
         while data := await peer.reader.read(100):  # type: ignore[attr-defined]
             await peer.send(data[::-1])  # type: ignore[attr-defined]
 
-    upgrade = send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+    upgrade = send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n")
     with serving({"/v1/responses": [upgrade, echo]}) as server, recording(tmp_path, server.url) as running:
         with connect(running.url) as connection:
-            connection.sendall(
-                b"GET /v1/responses HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\r\n"
-            )
+            connection.sendall(b"GET /v1/responses HTTP/1.1\r\nHost: x\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n")
             assert connection.recv(65536).endswith(b"\r\n\r\n")
             for message in (b"\x81\x05hello", b"\xff\x00\x01", b"z" * 90):
                 connection.sendall(message)

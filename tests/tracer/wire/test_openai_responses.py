@@ -1,13 +1,15 @@
 """OpenAI Responses: read, split, rendered, changed."""
 
+import json
 from typing import Any
 
 import pytest
 from wire_answers import JSON, canonical, check_layout, dumps, event, exchange, request
 
-from storage.records import Transport, Usage
+from storage.records import Arrival, Exchange, Response, Transport, Usage
 from tracer.wire import openai_responses as dialect
 from tracer.wire.contract import Call, Changes, Delta, Media, Message, Opaque, Reasoning, Text, Tool, ToolCall, ToolResult
+from tracer.wire.openai_responses import socket
 
 PATH = "/v1/responses"
 TOOL = {"type": "function", "name": "shell", "description": "Runs a command.", "parameters": {"type": "object"}}
@@ -102,6 +104,8 @@ def hear(*pieces: bytes, body: Any = BODY, path: str = PATH, **how: Any) -> Call
         ("POST", "/v1/responses/compact", b"{}", True),
         ("GET", "/v1/responses", b"", False),
         ("GET", "/v1/responses", b'{"type":"response.create"}', True),
+        ("GET", "/v1/responses", b'{"type":"session.update"}', False),
+        ("GET", "/v1/responses", b'{"type":"response.create"}\n{"type":"response.create"}', False),
         ("GET", "/v1/responses/resp_1", b"", False),
         ("POST", "/v1/chat/completions", b"{}", False),
     ],
@@ -308,3 +312,51 @@ def test_changes_touch_nothing_else() -> None:
     assert dialect.change(asked, Changes()) is asked
     with pytest.raises(ValueError, match="nonce"):
         dialect.change(request(PATH, {"input": []}), Changes(prefix_nonce="N"))
+
+
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        (b' {"a":1, "type" : "error"} ', "error"),
+        (b'{"type":1}', ""),
+        (b"{}", ""),
+        (b"[1]", ""),
+        (b"\xff\x00", ""),
+        (b'{"type":"\xff"}', ""),
+    ],
+)
+def test_a_message_says_what_it_is(text: bytes, called: str) -> None:
+    """Only a whole JSON object with a type says anything."""
+    assert socket.message_type(text) == called
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (b'{"status":429}', 429),
+        (b'{"status_code":503,"status":null}', 503),
+        (b'{"status":200}', None),
+        (b'{"status":"x"}', None),
+        (b"{}", None),
+        (b"no", None),
+    ],
+)
+def test_an_error_may_name_a_status(text: bytes, status: int | None) -> None:
+    """What HTTP would have answered; anything else is no refusal."""
+    assert socket.refusal_status(text) == status
+
+
+@pytest.mark.parametrize("layout", [{}, {"indent": 2}])
+def test_messages_of_a_socket_however_laid_out(layout: dict[str, int]) -> None:
+    """One an arrival, over several lines too."""
+    said = [
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "Hi"},
+        {"type": "response.completed", "response": {"id": "r"}},
+    ]
+    texts = [json.dumps(each, **layout).encode() for each in said]
+    arrivals = tuple(Arrival(at, (b"\n" if at else b"") + text) for at, text in enumerate(texts))
+    response = Response(status=200, headers=(), headers_at_ns=0, arrivals=arrivals)
+    call = dialect.read(
+        Exchange(started_ns=0, request=request("/v1/responses", b"{}"), response=response, ended_ns=2, transport=Transport.WS)
+    )
+    assert (call.response_id, call.ended, [(delta.at_ns, delta.text) for delta in call.deltas]) == ("r", True, [(0, "Hi")])
