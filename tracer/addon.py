@@ -127,7 +127,7 @@ class Recorder:
             try:
                 socket.passed(at_ns, message.content, from_client=message.from_client)
             except Exception as wrong:  # the traffic goes on
-                why = f"{type(wrong).__name__}: {wrong}"
+                why = self._redaction.text(f"{type(wrong).__name__}: {wrong}")
                 self._safely(lambda: socket.lose(at_ns, why))
 
     def tcp_end(self, flow: tcp.TCPFlow) -> None:
@@ -197,7 +197,7 @@ class Recorder:
             return Stream(assembler, self._sink, self._trouble)
 
         del self._streams[flow.id]
-        self._sockets[flow.client_conn.id] = Socket(upgrade, begin, self.tell)
+        self._sockets[flow.client_conn.id] = Socket(upgrade, begin, tell=self.tell, mask=self._redaction.text)
 
     def _socket_ended(self, client: Client, cut_by: str | None) -> None:
         socket = self._sockets.pop(client.id, None)

@@ -48,16 +48,16 @@ class _Side:
 class Socket:
     """`upgrade`: the exchange of the upgrade, answered with 101. `begin(at_ns)`: a new exchange with that one's head.
 
-    `tell` says what could not be kept.
+    `tell` says what could not be kept; `mask` hides secrets in a text.
     """
 
-    def __init__(self, upgrade: Stream, begin: Callable[[int], Stream], tell: Callable[[str], None]) -> None:
+    def __init__(self, upgrade: Stream, begin: Callable[[int], Stream], *, tell: Callable[[str], None], mask: Callable[[str], str]) -> None:
         response = upgrade.assembler.exchange().response
         self._head: Headers = response.headers if response else ()
         deflates = "permessage-deflate" in (header(self._head, "sec-websocket-extensions") or "")
         self._client = _Side("client", FrameReader(deflates=deflates))
         self._upstream = _Side("upstream", FrameReader(deflates=deflates))
-        self._upgrade, self._begin, self._tell = upgrade, begin, tell
+        self._upgrade, self._begin, self._tell, self._mask = upgrade, begin, tell, mask
         self._awaited: deque[_Response] = deque()
         self._is_lost = False
 
@@ -164,7 +164,7 @@ class Socket:
 
     def _closed(self, side: _Side, message: Message) -> None:
         """A close frame: who sends the first one ends what is in flight."""
-        side.close = side.close or close_text(message.payload)
+        side.close = side.close or self._mask(close_text(message.payload))
         kind = FailureKind.CLIENT_LEFT if side is self._client else FailureKind.SERVER_CUT
         self._break_off(message.at_ns, kind, f"the {side.name} closed the socket: {side.close}")
 

@@ -147,7 +147,9 @@ def test_a_socket_that_talks_for_ever_is_kept_in_part(tmp_path: Path, monkeypatc
     [
         pytest.param(cut, "without a close frame", id="closed"),
         pytest.param(reset, "without a close frame", id="reset"),
-        pytest.param(send(PLAIN.frames(closing(1011, "gone"), CLOSE)[0]), "closed the socket: 1011 gone", id="in words"),
+        pytest.param(
+            send(PLAIN.frames(closing(1011, "gone, sk-abcdefghijklmnop"), CLOSE)[0]), "closed the socket: 1011 gone, ***", id="in words"
+        ),
     ],
 )
 def test_an_upstream_that_dies_in_a_response(tmp_path: Path, end: Step, message: str) -> None:
