@@ -1,5 +1,6 @@
 """`playhead record`: the recording proxy, until it is told to stop."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -28,9 +29,21 @@ _VARIABLES = {
     show_default=True,
     help="When something cannot be recorded: let the traffic go on and say so, or stop.",
 )
+@options.allow_host_option
+@options.secret_path_option
 @options.trace_option
 @options.json_option
-def record(given: tuple[str, ...], listen: str | None, allow_remote: bool, on_record_error: str, trace: str | None, as_json: bool) -> None:
+def record(
+    *,
+    given: tuple[str, ...],
+    listen: str | None,
+    allow_remote: bool,
+    on_record_error: str,
+    names: tuple[str, ...],
+    secret_path: str | None,
+    trace: str | None,
+    as_json: bool,
+) -> None:
     """Be the recording proxy until stopped (Ctrl-C, or SIGTERM).
 
     Point an agent's base URL at the address it prints; every byte goes on unchanged and is kept with its time. Keys pass through and are
@@ -40,7 +53,7 @@ def record(given: tuple[str, ...], listen: str | None, allow_remote: bool, on_re
     Example: playhead record --upstream https://api.anthropic.com
              ANTHROPIC_BASE_URL=http://127.0.0.1:PORT claude
     """
-    settings = _settings(given, listen, allow_remote)
+    settings = replace(_settings(given, listen, allow_remote), names=options.allowed_names(names), secret=options.secret_path(secret_path))
     with options.open_trace(trace, create=True) as opened:
         import asyncio
 

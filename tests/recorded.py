@@ -52,8 +52,10 @@ class Recording:
 
 
 @contextmanager
-def recording(folder: Path, *given: str, drain_s: float = 2.0, stops_when_broken: bool = False, port: int = 0) -> Iterator[Recording]:
-    """A recorder in front of the upstreams given."""
+def recording(
+    folder: Path, *given: str, drain_s: float = 2.0, stops_when_broken: bool = False, port: int = 0, **more: Any
+) -> Iterator[Recording]:
+    """A recorder in front of the upstreams given. `more`: of `Settings`."""
     with Trace.open(folder / "a.trace", create=True) as trace:
         running, ready = Recording(trace), threading.Event()
 
@@ -65,7 +67,7 @@ def recording(folder: Path, *given: str, drain_s: float = 2.0, stops_when_broken
             await stop.wait()
 
         def run() -> None:
-            settings = Settings(upstreams=upstreams.chosen(given), drain_s=drain_s, port=port)
+            settings = Settings(upstreams=upstreams.chosen(given), drain_s=drain_s, port=port, **more)
             work = record(trace, settings, until_stopped, tell=running.told.append, stops_when_broken=stops_when_broken)
             try:
                 asyncio.run(work)
@@ -91,7 +93,7 @@ def connect(url: str) -> socket.socket:
 
 def request(target: str, body: bytes = b"", headers: tuple[tuple[str, str], ...] = (), *, method: str = "POST") -> bytes:
     """The bytes of a request that asks for its connection to be closed afterwards."""
-    lines = [f"{method} {target} HTTP/1.1", "Host: model.test", *(f"{name}: {value}" for name, value in headers), "Connection: close"]
+    lines = [f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in headers), "Connection: close"]
     lines += [f"Content-Length: {len(body)}"] if body else []
     return "".join(f"{line}\r\n" for line in lines).encode("latin-1") + b"\r\n" + body
 

@@ -57,7 +57,7 @@ class Client:
     def __init__(self, url: str, target: str = "/v1/responses", *, deflates: bool = False, headers: tuple[str, ...] = ()) -> None:
         self.socket = connect(url)
         self._packer = Packer(masks=True, deflates=deflates)
-        asked = [f"GET {target} HTTP/1.1", "Host: model.test", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"]
+        asked = [f"GET {target} HTTP/1.1", "Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"]
         asked += ["Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", *([DEFLATE] if deflates else []), *headers]
         self.socket.sendall("".join(f"{line}\r\n" for line in asked).encode() + b"\r\n")
         self.head, _, self.got = self._until(b"\r\n\r\n").partition(b"\r\n\r\n")

@@ -24,7 +24,9 @@ from mitmproxy.master import Master
 from storage.errors import PlayheadError
 from tracer import guards
 from tracer.addon import Recorder, Route
-from tracer.upstreams import Upstream
+from tracer.admission import PATH_PREFIX, Entrance
+from tracer.doorkeeper import Doorkeeper
+from tracer.upstreams import Upstream, is_loopback
 
 SILENCE_LIMIT_S = 24 * 3600
 """A connection without a byte for so long is closed. Long reasoning sends nothing for many minutes; mitmproxy's own limit is ten."""
@@ -45,22 +47,30 @@ class Listener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`port` 0 takes free ports; otherwise the first upstream gets it, the next ones those that follow."""
+    """`port` 0 takes free ports; otherwise the first upstream gets it, the next ones those that follow.
+
+    `names`: by which the listeners may be asked for beside addresses and `localhost`; `secret`: that of their path, if they have one.
+    """
 
     upstreams: tuple[Upstream, ...]
     host: str = "127.0.0.1"
     port: int = 0
     drain_s: float = DRAIN_S
+    names: frozenset[str] = frozenset()
+    secret: str | None = None
 
 
-async def serve[T](recorder: Recorder, settings: Settings, work: Callable[[tuple[Listener, ...]], Awaitable[T]]) -> T:
+async def serve[T](
+    recorder: Recorder, doorkeeper: Doorkeeper, settings: Settings, work: Callable[[tuple[Listener, ...]], Awaitable[T]]
+) -> T:
     """Records while `work(listeners)` runs, then ends in order: no new clients, drain, interrupt the rest, shut down.
 
     Gives what `work` gave. Raises PlayheadError when a port is taken or an address cannot be listened on.
     """
     ready = _Ready()
-    undone = [_follow_log(recorder, ready), guards.install()]
+    undone = [_follow_log(recorder, ready), guards.install(), doorkeeper.install()]
     master, proxyserver = _master(recorder, settings, ready)
+    doorkeeper.entrances = {port: _entrance(settings, port) for port in recorder.routes}
     running = asyncio.ensure_future(master.run())  # kept until the end; a group would wrap what `work` raises
     try:
         await ready.event.wait()
@@ -110,6 +120,11 @@ def _master(recorder: Recorder, settings: Settings, ready: _Ready) -> tuple[Mast
     return master, proxyserver
 
 
+def _entrance(settings: Settings, port: int) -> Entrance:
+    is_remote = not is_loopback(settings.host)
+    return Entrance(address=settings.host, port=port, names=settings.names, is_remote=is_remote, secret=settings.secret)
+
+
 def _ports(settings: Settings) -> list[int]:
     count = len(settings.upstreams)
     if not settings.port:
@@ -143,8 +158,9 @@ def _listeners(recorder: Recorder, settings: Settings, proxyserver: Proxyserver)
             wrong = server.last_exception or OSError("it did not start")
             raise _cannot_listen(settings.host, server.mode.listen_port() or 0, wrong)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    below = f"{PATH_PREFIX}{settings.secret}" if settings.secret else ""
     return tuple(
-        Listener(url=f"http://{host}:{port}", upstream=upstream.given)
+        Listener(url=f"http://{host}:{port}{below}", upstream=upstream.given)
         for port, upstream in zip(recorder.routes, settings.upstreams, strict=True)
     )
 

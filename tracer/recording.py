@@ -13,6 +13,7 @@ from storage.trace import Trace, secret
 from storage.writer import Writer
 from tracer import wire
 from tracer.addon import Recorder
+from tracer.doorkeeper import Doorkeeper
 from tracer.proxy import Listener, Settings, serve
 from tracer.redaction import Redaction
 
@@ -62,15 +63,18 @@ async def record[T](
     redaction = Redaction(secret(trace))
     writer = Writer(trace, wire.split, flush_interval_s=FLUSH_INTERVAL_S, on_loss=troubles)
     recorder = Recorder(writer, redaction, on_trouble=troubles)
+    doorkeeper = Doorkeeper(lambda text: tell(redaction.text(text)))
     _settle_memory()
 
     async def working(listeners: tuple[Listener, ...]) -> T | None:
         return await _unless_broken(work(listeners, recorder), troubles if stops_when_broken else None)
 
     try:
-        result = await serve(recorder, settings, working)
+        result = await serve(recorder, doorkeeper, settings, working)
     finally:
         await asyncio.get_running_loop().run_in_executor(None, writer.close)
+        if refused := doorkeeper.summary():
+            tell(refused)
     if stops_when_broken and troubles.first is not None:
         raise PlayheadError(f"recording stopped: {troubles.first}", hint="leave out `--on-record-error stop` to let the traffic go on")
     return result

@@ -7,7 +7,7 @@ import json
 from http import HTTPStatus
 from typing import Any
 
-_OUR_OWN = frozenset((400, 405, 411, 413, 414, 431, 501, 505))
+_OUR_OWN = frozenset((400, 403, 405, 411, 413, 414, 431, 501, 505))
 """Statuses of requests that are refused before the upstream is asked."""
 
 

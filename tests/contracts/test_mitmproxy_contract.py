@@ -62,6 +62,7 @@ def test_the_version_is_the_one_that_was_checked() -> None:
         (_http1.Http1Connection, ["read_body", "mark_done"]),
         (_http1.Http1Server, ["send", "read_headers"]),
         (_http1.Http1Client, ["send", "read_headers"]),
+        (HttpStream, ["state_wait_for_request_headers", "state_errored"]),
         (HttpStream, ["handle_protocol_error", "state_stream_response_body", "state_stream_request_body"]),
         (server.ConnectionHandler, ["__init__", "on_timeout", "handle_connection"]),
         (proxyserver.Proxyserver, ["active_connections"]),
@@ -110,9 +111,8 @@ def test_trailers_of_an_answer_go_on(tmp_path: Path) -> None:
 
 def test_trailers_of_a_request_go_on(tmp_path: Path) -> None:
     """Uploads have them too."""
-    asking = (
-        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Sum: 9\r\n\r\n"
-    )
+    asking = b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    asking += b"2\r\n{}\r\n0\r\nX-Sum: 9\r\n\r\n"
     with serving({PATH: [whole(b"{}")]}) as upstream, recording(tmp_path, upstream.url) as running:
         with connect(running.url) as client:
             client.sendall(asking + b"2\r\n{}\r\n0\r\nX-Sum: 9\r\n\r\n")

@@ -246,7 +246,7 @@ def test_an_upgraded_connection_passes_raw(tmp_path: Path) -> None:
     upgrade = send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n")
     with serving({"/v1/responses": [upgrade, echo]}) as server, recording(tmp_path, server.url) as running:
         with connect(running.url) as connection:
-            connection.sendall(b"GET /v1/responses HTTP/1.1\r\nHost: x\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n")
+            connection.sendall(b"GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n")
             assert connection.recv(65536).endswith(b"\r\n\r\n")
             for message in (b"\x81\x05hello", b"\xff\x00\x01", b"z" * 90):
                 connection.sendall(message)
