@@ -4,11 +4,20 @@ Pure and passive: it is fed what came, answers nothing and changes nothing. It d
 """
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
 MOST_MESSAGE_BYTES = 64 << 20
 """So much of one message is kept; of a longer one the rest passes unkept."""
+
+MOST_INFLATED_BYTES = 512 << 20
+"""So much more than `USUAL_RATIO` times what came may be inflated: a message made to grow a thousandfold would keep the proxy busy."""
+
+USUAL_RATIO = 256
+"""What text that repeats itself deflates to at best; only bytes that are all alike do better."""
+
+_STEP_BYTES = 1 << 20
 
 _TAIL = b"\x00\x00\xff\xff"
 """Taken off the end of every deflated message (RFC 7692, 7.2.1)."""
@@ -27,38 +36,54 @@ class Opcode(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A whole message or control frame. `began_ns`: its first byte was there; `at_ns`: its last. `is_cut`: too long to be kept whole."""
+    """A whole message or control frame. `began_ns`: its first byte was there; `at_ns`: its last. `is_cut`: too long to be kept whole.
+
+    `taken`: so many bytes of it were given before (`Unfinished.take`).
+    """
 
     opcode: Opcode
     payload: bytes
     began_ns: int
     at_ns: int
     is_cut: bool = False
+    taken: int = 0
+
+    @property
+    def rest(self) -> bytes:
+        """What was not given before."""
+        return self.payload[self.taken :]
 
 
 class FrameError(ValueError):
     """These bytes are no WebSocket frames as negotiated: nothing behind them can be read."""
 
 
-class _Payload:
-    """The payload of one message in the making."""
+class Unfinished:
+    """A message in the making."""
 
-    __slots__ = ("began_ns", "inflates", "is_cut", "opcode", "parts", "size")
+    __slots__ = ("began_ns", "content", "inflates", "is_cut", "opcode", "taken")
 
     def __init__(self, opcode: Opcode, began_ns: int, *, inflates: bool) -> None:
         self.opcode, self.began_ns, self.inflates = opcode, began_ns, inflates
-        self.parts: list[bytes] = []
-        self.size, self.is_cut = 0, False
+        self.content = bytearray()
+        """What has come of it, unmasked and inflated."""
+        self.taken, self.is_cut = 0, False
+
+    def take(self) -> bytes:
+        """What has come since the last time."""
+        fresh = bytes(memoryview(self.content)[self.taken :])
+        self.taken = len(self.content)
+        return fresh
 
     def add(self, data: bytes) -> None:
-        room = MOST_MESSAGE_BYTES - self.size
+        room = MOST_MESSAGE_BYTES - len(self.content)
         self.is_cut |= len(data) > room
-        if room > 0 and data:
-            self.parts.append(data[:room])
-            self.size += min(len(data), room)
+        if room > 0:
+            self.content += data[:room]
 
     def message(self, at_ns: int) -> Message:
-        return Message(opcode=self.opcode, payload=b"".join(self.parts), began_ns=self.began_ns, at_ns=at_ns, is_cut=self.is_cut)
+        payload = bytes(self.content)
+        return Message(opcode=self.opcode, payload=payload, began_ns=self.began_ns, at_ns=at_ns, is_cut=self.is_cut, taken=self.taken)
 
 
 class FrameReader:
@@ -68,8 +93,9 @@ class FrameReader:
         self._inflater = zlib.decompressobj(-zlib.MAX_WBITS) if deflates else None
         self._waiting = bytearray()
         self._waiting_since_ns = 0
-        self._data: _Payload | None = None
-        self._now: _Payload | None = None
+        self._inflatable_bytes = MOST_INFLATED_BYTES
+        self._data: Unfinished | None = None
+        self._now: Unfinished | None = None
         """Whose frame is being read: the message's, or that of a control frame between its fragments."""
         self._left = 0
         self._key = b""
@@ -91,9 +117,9 @@ class FrameReader:
         return found
 
     @property
-    def unfinished(self) -> bytes:
-        """What has come of a message that is not whole yet."""
-        return b"".join(self._data.parts) if self._data else b""
+    def unfinished(self) -> Unfinished | None:
+        """The message that is not whole yet; None between messages."""
+        return self._data
 
     def _head(self) -> bool:
         """Takes the head of the next frame, if all of it is there."""
@@ -125,12 +151,12 @@ class FrameReader:
         if opcode >= Opcode.CLOSE:
             if not self._is_final or self._left > 125:
                 raise FrameError("a control frame that is too long or in pieces")
-            self._now = _Payload(opcode, self._waiting_since_ns, inflates=False)
+            self._now = Unfinished(opcode, self._waiting_since_ns, inflates=False)
             return
         if (self._data is None) == (opcode is Opcode.CONTINUATION):
             raise FrameError("a fragment out of place")
         if self._data is None:
-            self._data = _Payload(opcode, self._waiting_since_ns, inflates=compressed)
+            self._data = Unfinished(opcode, self._waiting_since_ns, inflates=compressed)
         self._now = self._data
 
     def _take(self) -> None:
@@ -146,7 +172,7 @@ class FrameReader:
             piece = _unmasked(piece, self._key)
             turn = size % 4
             self._key = self._key[turn:] + self._key[:turn]
-        self._now.add(self._inflated(piece) if self._now.inflates else piece)
+        self._add(self._now, piece)
 
     def _end_of_frame(self, at_ns: int) -> Message | None:
         """The frame is whole; the message it completes, if it does."""
@@ -157,17 +183,34 @@ class FrameReader:
         if not self._is_final:
             return None
         if done.inflates:
-            done.add(self._inflated(_TAIL))
+            self._add(done, _TAIL)
             self._renew()
         self._data = None
         return done.message(at_ns)
 
-    def _inflated(self, piece: bytes) -> bytes:
+    def _add(self, message: Unfinished, piece: bytes) -> None:
+        if not message.inflates:
+            message.add(piece)
+            return
+        for part in self._inflated(piece):
+            message.add(part)
+
+    def _inflated(self, piece: bytes) -> Iterator[bytes]:
+        """The piece in the clear, step by step: a little can be made to inflate to very much."""
         assert self._inflater is not None
-        try:
-            return self._inflater.decompress(piece)
-        except zlib.error as wrong:
-            raise FrameError(f"a message that does not inflate: {wrong}") from None
+        self._inflatable_bytes = min(MOST_INFLATED_BYTES, self._inflatable_bytes + USUAL_RATIO * len(piece))
+        while not self._inflater.eof:
+            try:
+                part = self._inflater.decompress(piece, _STEP_BYTES)
+            except zlib.error as wrong:
+                raise FrameError(f"a message that does not inflate: {wrong}") from None
+            yield part
+            self._inflatable_bytes -= len(part)
+            if self._inflatable_bytes < 0:
+                raise FrameError("messages that inflate to very much more than they were")
+            piece = self._inflater.unconsumed_tail
+            if not piece and len(part) < _STEP_BYTES:
+                return
 
     def _renew(self) -> None:
         """A message may end its deflate stream (RFC 7692, 7.2.3.5): the next one begins another."""

@@ -98,11 +98,12 @@ def _stream(pieces: tuple[tuple[int, bytes], ...]) -> Iterator[ServerEvent]:
 
 
 def _lines(pieces: tuple[tuple[int, bytes], ...]) -> Iterator[ServerEvent]:
-    """WebSocket messages: one an arrival, however it is laid out; else one JSON text a line."""
+    """WebSocket messages: one an arrival or in several, however it is laid out; else one JSON text a line."""
     pending = b""
     for at_ns, piece in pieces:
-        if not pending.strip() and _is_object(piece):
-            yield ServerEvent(at_ns, "", piece.strip())
+        if piece.rstrip().endswith(b"}") and _is_object(pending + piece):
+            yield ServerEvent(at_ns, "", (pending + piece).strip())
+            pending = b""
             continue
         *lines, pending = (pending + piece).split(b"\n")
         if pending.rstrip().endswith(b"}") and _is_object(pending):

@@ -106,6 +106,8 @@ def hear(*pieces: bytes, body: Any = BODY, path: str = PATH, **how: Any) -> Call
         ("GET", "/v1/responses", b'{"type":"response.create"}', True),
         ("GET", "/v1/responses", b'{"type":"session.update"}', False),
         ("GET", "/v1/responses", b'{"type":"response.create"}\n{"type":"response.create"}', False),
+        ("GET", "/v1/responses", b'{"type": "response.create","input":[{"ro', True),
+        ("GET", "/v1/responses", b'{"type":"session.update","x', False),
         ("GET", "/v1/responses/resp_1", b"", False),
         ("POST", "/v1/chat/completions", b"{}", False),
     ],

@@ -29,7 +29,7 @@ def matches(request: Request) -> bool:
     """A POST to `responses` behind any prefix; also a `response.create` sent on a WebSocket there. The bare upgrade is none."""
     if not requests.path(request).endswith(_PATHS):
         return False
-    return request.method.upper() == "POST" or socket.message_type(request.body) == socket.ASKS
+    return request.method.upper() == "POST" or socket.asks(request.body)
 
 
 def split(body: bytes) -> Split | None:
