@@ -14,7 +14,7 @@ from storage.records import Exchange, Reading, Request
 from tracer import wire
 from tracer.identity import Reply, Sighting, Spawn
 from tracer.identity.canonical import SHOWN_CHARACTERS, token, view
-from tracer.identity.kinds import kind, system_texts
+from tracer.identity.kinds import kind, offers_tools, system_texts
 from tracer.identity.names import client_name
 from tracer.identity.signals import signals
 from tracer.outcome import failed_by, marks, outcome
@@ -72,6 +72,9 @@ def sighted(exchange: Exchange, prompt: Prompt) -> Sighted:
         body_digest=hashlib.blake2b(small.body + prompt.key, digest_size=16).digest(),
         reply=reply(call.reply),
         response_id=call.response_id,
+        offers_tools=offers_tools(prompt.views, body),
+        is_streamed=call.streamed,
+        model=call.model,
     )
     return Sighted(_with_call(reading, call), sighting)
 

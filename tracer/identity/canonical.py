@@ -14,7 +14,8 @@ import orjson
 from tracer.wire import json_values
 
 SHOWN_CHARACTERS = 4000
-"""How much of a text is kept for looking up: enough for a sub-agent's prompt or the head of a summary."""
+"""How much of a text's beginning, and again of its end, is kept for looking up: enough for a sub-agent's prompt, the head of a summary, the
+latest words of a conversation that was written down for one."""
 
 _MEANINGLESS = frozenset(("cache_control", "internal_chat_message_metadata_passthrough", "refusal", "annotations", "logprobs", "status"))
 _TEXT_TYPES = frozenset(("text", "input_text", "output_text"))
@@ -172,7 +173,7 @@ class _Found:
 def _texts(value: Any, depth: int = 0) -> Iterable[str]:
     """The texts of a content: a string, a block, or a list of them."""
     if isinstance(value, str):
-        yield value[:SHOWN_CHARACTERS]
+        yield value if len(value) <= 2 * SHOWN_CHARACTERS else f"{value[:SHOWN_CHARACTERS]}\n{value[-SHOWN_CHARACTERS:]}"
     elif isinstance(value, list) and depth < 3:
         for item in value:
             yield from _texts(item, depth + 1)

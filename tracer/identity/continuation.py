@@ -18,6 +18,8 @@ _CONTRADICTED = -2
 _LATE_NS = 50_000_000
 """A try may be seen to start this long before the failed one is seen to end: they are two connections."""
 _LEAST_WORDS = 4
+_LEAST_SUMMARY = 60
+"""Characters of an answer on the side that, told again at the head of a conversation, make it a summary."""
 _TAG = re.compile(r"</?[A-Za-z_][\w\-]*>")
 
 
@@ -31,6 +33,12 @@ class Continuation:
 
 
 type Allowed = Callable[[Trail], bool]
+
+
+def plausible(sighting: Sighting, trail: Trail) -> bool:
+    """Whether what a call repeats can be that of this one: no session is told by its words alone to change its client."""
+    client = trail.placement.client
+    return client is None or sighting.client is None or client == sighting.client
 
 
 def continuation(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continuation | None:
@@ -57,7 +65,8 @@ def _by_lineage(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continu
 def repetition(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continuation | None:
     """The very prompt of a call of the same kind that failed and was not tried again."""
     for trail in _same_state(memory, sighting, len(sighting.chain) - 1):
-        if allowed(trail) and trail.failed == "upstream" and trail.id not in memory.retried and trail.kind == sighting.kind:
+        is_untried = trail.failed == "upstream" and trail.id not in memory.retried and trail.kind == sighting.kind
+        if is_untried and allowed(trail) and not _is_of_another_process(trail, sighting):
             return Continuation(trail, "prefix", 0.8)
     return None
 
@@ -114,9 +123,9 @@ def _answer(talk: tuple[View, ...], at: int) -> tuple[View, ...]:
 
 
 def _by_call_ids(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continuation | None:
-    """The latest tool call in its history that is known; some clients put the tool's name before an id when they resume."""
+    """The latest id or signature in its history that an answer gave; some clients put the tool's name before an id when they resume."""
     for view in reversed(sighting.talk):
-        for token in (*view.calls, *view.answers):
+        for token in (*view.calls, *view.answers, *sorted(view.tokens)):
             for spelt in (token, token.rpartition("__")[2]):
                 trail = memory.trails.get(memory.tokens.get(spelt, ExchangeId(-1)))
                 if trail is not None and allowed(trail):
@@ -129,12 +138,11 @@ def _by_summary(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continu
     heads = [plain(text, 4000) for view in sighting.talk[:8] for text in view.texts]
     for known in memory.sessions_of(sighting.client, sighting.pid):
         for key in known.threads:
-            trail = memory.threads[key].before(sighting.started_ns, ("compaction",))
-            if trail is None or not allowed(trail):
-                continue
-            summary = _longest_piece(trail.reply_text)
-            if len(summary) >= _LEAST_WORDS and any(summary in head for head in heads):
-                return Continuation(trail, "text", 0.7)
+            for kind, least in (("compaction", _LEAST_WORDS), ("side", _LEAST_SUMMARY)):
+                trail = memory.threads[key].before(sighting.started_ns, (kind,))
+                summary = _longest_piece(trail.reply_text) if trail is not None and allowed(trail) else ""
+                if trail is not None and len(summary) >= least and any(summary in head for head in heads):
+                    return Continuation(trail if kind == "compaction" else memory.tell_kind(trail, "compaction"), "text", 0.7)
     return None
 
 
@@ -147,15 +155,24 @@ def _by_texts(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continuat
     """A question and the answer it got, told again in other surroundings (aider writes its history anew each time)."""
     asked = ""
     best: Trail | None = None
+    tokens = any(view.tokens for view in sighting.talk)  # with ids in it, it would have been recognised by them
     for view in sighting.talk:
         text = plain(" ".join(view.texts))
         if view.role == "user" and text:
             asked = plain(view.texts[-1])
         elif view.role == "assistant" and text:
-            trail = memory.trails.get(memory.pairs.get((asked, text), ExchangeId(-1)))
-            if trail is not None and allowed(trail) and len(asked) >= _LEAST_WORDS:
-                best = trail
+            told = [trail for number in memory.pairs.get((asked, text), ()) if allowed(trail := memory.trails[number])]
+            told = [trail for trail in told if len(asked) >= _LEAST_WORDS and not (trail.reply_tokens and tokens)]
+            best = max(told, key=lambda trail: (_is_of_process(trail, sighting), trail.started_ns), default=best)
     return Continuation(best, "text", 0.6) if best else None
+
+
+def _is_of_process(trail: Trail, sighting: Sighting) -> bool:
+    return trail.pid is not None and trail.pid == sighting.pid
+
+
+def _is_of_another_process(trail: Trail, sighting: Sighting) -> bool:
+    return trail.pid is not None and sighting.pid is not None and trail.pid != sighting.pid
 
 
 # ---- tries ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ calls share. Does not know sessions. The texts are those of docs/reference/ident
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tracer.identity.canonical import View
 
@@ -17,7 +17,7 @@ _SUBAGENTS = {"compact": "compaction", "memory_consolidation": "memory"}
 """Codex's sub-agents that it runs by itself, by the name it gives them."""
 _HEAD = 600
 
-_MARKS = (
+_TEXTS = (
     ("compaction", "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."),
     ("title", "You are naming a coding session so the user can pick it out"),
     ("title", "You are a title generator. You output ONLY a thread title."),
@@ -38,6 +38,8 @@ _MARKS = (
     ("compaction", "*Briefly* summarize this partial conversation about programming."),
     ("compaction", "You are maintaining a context-aware state summary"),
 )
+MARKS = tuple(mark for _, mark in _TEXTS)
+"""The texts by which agents' own calls are known."""
 _WORDING = (
     (
         "title",
@@ -49,12 +51,21 @@ _WORDING = (
     ("compaction", re.compile(r"(?is)\b(?:summari[sz]|compact|condens)\w*\b.{0,80}\b(?:conversation|chat history|session|context|dialog)")),
     ("router", re.compile(r"(?is)\b(?:rout|classif)\w*\b.{0,80}\b(?:task|request|query|prompt|model)\b.{0,80}\b(?:complex|model|simple)")),
 )
+_SCHEMAS = ("response_format", "text", "generationConfig", "generation_config", "output_config", "output_format")
+"""Fields of a body in which dialects ask for JSON of a schema."""
+_ANSWERS = (("title", "title"), ("commit_message", "commit"), ("router", "complexity"), ("router", "model_choice"))
 _CONTINUATION = ("The connection dropped mid-response. Resume directly",)
 
 
 def kind(path: str, signs: Mapping[str, str], views: Sequence[View], settings: Mapping[str, object]) -> str:
     """The kind of a model call; `path`: of its URL; `views`: its elements in prompt order."""
-    return _by_wire(path, signs, views, settings) or _by_text(views) or "turn"
+    return _by_wire(path, signs, views, settings) or _by_text(views) or _by_schema(views, settings) or "turn"
+
+
+def offers_tools(views: Sequence[View], settings: Mapping[str, object]) -> bool:
+    """Whether the model may call tools."""
+    given = any(view.role == "tool_definition" or view.type == "additional_tools" for view in views)
+    return given and settings.get("tool_choice") not in ("none", {"type": "none"})
 
 
 def is_continuation(view: View) -> bool:
@@ -82,14 +93,14 @@ def _by_wire(path: str, signs: Mapping[str, str], views: Sequence[View], setting
     if settings.get("max_tokens") == 1 and _last_texts(views) == ("quota",):
         return "side"
     if signs.get("header:x-claude-code-request-class") == "auxiliary":
-        return _by_text(views) or "side"
+        return _by_text(views) or _by_schema(views, settings) or "side"
     return None
 
 
 def _by_text(views: Sequence[View]) -> str | None:
     """By the heads of the system prompt and of what was said last; wording decides only where no tool is offered."""
     heads = [text.lstrip()[:_HEAD] for text in (*system_texts(views), *_last_texts(views))]
-    for name, mark in _MARKS:
+    for name, mark in _TEXTS:
         if any(mark in head for head in heads):
             return name
     if any(view.role in ("tool_definition", "tool", "assistant") for view in views):
@@ -99,6 +110,26 @@ def _by_text(views: Sequence[View]) -> str | None:
         if any(wording.search(head) for head in system):
             return name
     return None
+
+
+def _by_schema(views: Sequence[View], settings: Mapping[str, object]) -> str | None:
+    """By what the answer must hold, where no tool is offered: agents' own questions are often answered in JSON."""
+    if any(view.role == "tool_definition" for view in views):
+        return None
+    names = {name.lower() for place in _SCHEMAS for name in _properties(settings.get(place))}
+    return next((kind for kind, part in _ANSWERS if any(part in name for name in names)), None)
+
+
+def _properties(value: object, depth: int = 0) -> Iterator[str]:
+    """The names of the members that a JSON schema, somewhere in this value, asks for."""
+    if not isinstance(value, Mapping) or depth > 4:
+        return
+    properties = value.get("properties")
+    if isinstance(properties, Mapping):
+        yield from (name for name in properties if isinstance(name, str))
+        return
+    for inner in value.values():
+        yield from _properties(inner, depth + 1)
 
 
 def system_texts(views: Sequence[View]) -> tuple[str, ...]:

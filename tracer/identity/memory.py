@@ -56,6 +56,9 @@ class Sighting:
     body_digest: bytes
     reply: Reply
     response_id: str | None = None
+    offers_tools: bool = False
+    is_streamed: bool | None = None
+    model: str | None = None
 
     @property
     def pid(self) -> str | None:
@@ -88,6 +91,9 @@ class Trail:
     """The exchange and the index of the tool call that started this thread, on its first turn."""
     response_id: str | None = None
     aliases: tuple[str, ...] = ()
+    offers_tools: bool = False
+    is_streamed: bool | None = None
+    model: str | None = None
 
     @property
     def id(self) -> ExchangeId:
@@ -129,6 +135,9 @@ class Known:
     threads: list[str] = field(default_factory=list)
     pids: set[str] = field(default_factory=set)
     has_turns: bool = False
+    last_turn: Trail | None = None
+    """The latest that was read; for what its turns look like."""
+    offers_tools: bool = False
     side: Trail | None = None
     """The call that opened it, where that was none of the conversation."""
 
@@ -146,7 +155,7 @@ class Memory:
         self.states: dict[bytes, list[ExchangeId]] = defaultdict(list)
         self.tokens: dict[str, ExchangeId] = {}
         self.responses: dict[str, ExchangeId] = {}
-        self.pairs: dict[tuple[str, str], ExchangeId] = {}
+        self.pairs: dict[tuple[str, str], list[ExchangeId]] = defaultdict(list)
         self.claims: set[tuple[int, int]] = set()
         self.retried: set[ExchangeId] = set()
         self.joined: set[ExchangeId] = set()
@@ -191,6 +200,9 @@ class Memory:
         if trail.pid is not None:
             known.pids.add(trail.pid)
         known.has_turns |= trail.kind in THREAD_KINDS
+        if trail.kind == "turn":
+            known.last_turn = trail
+            known.offers_tools |= trail.offers_tools
         if not known.has_turns and known.side is None:
             known.side = trail
         order = self.recent[known.client]
@@ -209,7 +221,9 @@ class Memory:
         if trail.response_id:
             self.responses[trail.response_id] = trail.id
         if trail.said and trail.reply_text and trail.kind in THREAD_KINDS:
-            self.pairs[(trail.said, trail.reply_text)] = trail.id
+            told = self.pairs[(trail.said, trail.reply_text)]
+            told.append(trail.id)
+            del told[:-_SAME_STATE]
 
     def _renumber(self, thread: Thread, kind: str) -> None:
         """An exchange was read after later ones of its thread: their numbers move."""
@@ -222,6 +236,14 @@ class Memory:
                 moved = replace(trail, placement=replace(trail.placement, number=number))
                 thread.trails[index] = self.trails[trail.id] = moved
                 self.corrections[trail.id] = moved.placement
+
+    def tell_kind(self, trail: Trail, kind: str) -> Trail:
+        """What a call was for has become known after it was placed."""
+        moved = replace(trail, placement=replace(trail.placement, kind=kind))
+        thread = self.threads[trail.placement.thread_key]
+        thread.trails[thread.trails.index(trail)] = self.trails[trail.id] = moved
+        self.corrections[trail.id] = moved.placement
+        return moved
 
     def sessions_of(self, client: str | None, pid: str | None) -> list[Known]:
         """The client's sessions, the one used last first; those of the same process before all others."""

@@ -35,8 +35,8 @@ _PARENT_IDS = (
 )
 _PARENT_SESSION = "header:x-parent-session-id"
 _AGENT_TYPES = ("header:x-claude-code-agent-type", "metadata:agent_name", "header:x-openai-subagent", "metadata:x-openai-subagent")
-_NAMES_ITS_AGENTS = frozenset(("claude-code", "codex", "opencode"))
-"""Clients that give every sub-agent an id: without one, the main agent speaks."""
+_NAMES_AGENTS_TOO = frozenset(("header:x-claude-code-session-id", "header:x-session-id"))
+"""Where a session's id stands beside that of the sub-agent: without one, the main agent speaks."""
 _LEAST_CACHE_KEY = 16
 
 _CLIENTS = (
@@ -84,7 +84,7 @@ class Names:
     confidence: float = 0.0
 
 
-def names(signs: Signs, client: str | None) -> Names:
+def names(signs: Signs) -> Names:
     """The ids of one request. A sub-agent that has a session of its own names its parent's: that one is given as `session`."""
     where, own = _first(signs, _SESSION_IDS)
     agent = _first(signs, _AGENT_TYPES)[1]
@@ -102,7 +102,7 @@ def names(signs: Signs, client: str | None) -> Names:
         parent=parent,
         agent=agent,
         is_subagent=_is_subagent(signs) or (thread is not None and thread != own),
-        complete=client in _NAMES_ITS_AGENTS or thread is not None,
+        complete=where in _NAMES_AGENTS_TOO or thread is not None,
         source=where.partition(":")[0],
         confidence=0.9 if where.startswith("system") else 0.98,
     )
@@ -121,6 +121,11 @@ def aliases(signs: Signs) -> tuple[str, ...]:
     """Every id of the session in one request, the most trusted first."""
     found = [value for name in (*_SESSION_IDS, "body:prompt_cache_key") if (value := signs.get(name))]
     return tuple(dict.fromkeys(value for value in found if len(value) >= 8))
+
+
+def is_partial(signs: Signs) -> bool:
+    """Whether the request holds only what is new: its elements are no prompt."""
+    return "body:previous_response_id" in signs or "body:previous_message_id" in signs
 
 
 def _first(signs: Signs, wanted: tuple[str, ...]) -> tuple[str, str | None]:

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from storage.records import Placement
-from tracer.identity.continuation import Continuation, continuation, repetition, retried
+from tracer.identity.continuation import Continuation, continuation, plausible, repetition, retried
 from tracer.identity.dependencies import dependencies, fresh_views, gap_ns
 from tracer.identity.kinds import THREAD_KINDS
 from tracer.identity.memory import Memory, Sighting, Thread, Trail, plain
-from tracer.identity.names import Names, aliases, names
-from tracer.identity.sides import adopted, said, served
-from tracer.identity.spawning import Claim, claim
+from tracer.identity.names import Names, aliases, is_partial, names
+from tracer.identity.sides import adopted, is_aside, said, served
+from tracer.identity.spawning import Claim, claim, is_fresh
 
 _OF_A_THREAD = THREAD_KINDS | {"compaction", "count_tokens"}
 """Kinds whose prompt is that of a thread: it tells which."""
@@ -48,6 +48,8 @@ class Identity:
 
     def place(self, sighting: Sighting) -> Trail:
         """Where the exchange belongs, and what is remembered of it."""
+        if is_aside(self.memory, sighting):
+            sighting = replace(sighting, kind="side")
         match = self._match(sighting)
         thread = self.memory.threads.get(match.thread)
         attempt = retried(self.memory, sighting, thread)
@@ -83,19 +85,21 @@ class Identity:
     # ---- by ids ------------------------------------------------------------------------------------------------------
 
     def _match(self, sighting: Sighting) -> _Match:
-        told = names(sighting.signs, sighting.client)
+        told = names(sighting.signs)
         label = sighting.signs.get("origin:label")
         if label is not None:
             return self._labelled(sighting, f"label:{label}", told)
         if told.session is None:
             return self._by_content(sighting)
         session = self.memory.aliases.get(told.session, told.session)
+        if told.thread is None and session != told.session and f"{session}/{told.session}" in self.memory.threads:
+            told = replace(told, thread=told.session)
         if told.thread is not None:
             return self._named_agent(sighting, session, told)
         main = _Match(session=session, thread=f"{session}/main", source=told.source, confidence=told.confidence, agent="main")
-        if told.complete or sighting.kind not in _OF_A_THREAD:
+        if sighting.kind not in _OF_A_THREAD or (told.complete and not self._may_be_an_agent(sighting, session)):
             return main
-        return self._inside(sighting, session, told) or main
+        return self._inside(sighting, session, told) or self._session_of_an_agent(sighting, session, told) or main
 
     def _labelled(self, sighting: Sighting, session: str, told: Names) -> _Match:
         """A run wrapper said whose this is: its session holds whatever the ids say, each as a thread."""
@@ -103,7 +107,7 @@ class Identity:
         if told.thread is not None:
             match = self._named_agent(sighting, session, told)
             return replace(match, source="label", confidence=1.0)
-        if told.complete or sighting.kind not in _OF_A_THREAD:
+        if sighting.kind not in _OF_A_THREAD or (told.complete and not self._may_be_an_agent(sighting, session)):
             return main
         match_inside = self._inside(sighting, session, told)
         return replace(match_inside, source="label", confidence=1.0) if match_inside else main
@@ -128,6 +132,26 @@ class Identity:
             agent=told.agent or (known.agent if known else None) or _agent_of(found) or "sub-agent",
         )
 
+    def _may_be_an_agent(self, sighting: Sighting, session: str) -> bool:
+        """Whether a client that names its agents has left one out: older versions name the session only."""
+        known = self.memory.sessions.get(session)
+        if known is None:
+            return is_fresh(sighting)
+        if any(self.memory.threads[key].trails[0].placement.source == "spawn" for key in known.threads):
+            return True
+        return is_fresh(sighting) and claim(self.memory, sighting, (session,)) is not None
+
+    def _session_of_an_agent(self, sighting: Sighting, session: str, told: Names) -> _Match | None:
+        """A new session id whose first words are those of a tool call that starts agents: the sub-agent has a session of its own."""
+        if session in self.memory.sessions or not is_fresh(sighting) or sighting.kind not in THREAD_KINDS:
+            return None
+        recent = [known.key for known in self.memory.sessions_of(sighting.client, sighting.pid)]
+        found = claim(self.memory, sighting, recent, only_agents=True)
+        if found is None:
+            return self._unclaimed(sighting, session, told) if told.is_subagent else None
+        match = self._started(sighting, found)
+        return replace(match, thread=f"{match.session}/{told.session}")
+
     def _likely_parent(self, sighting: Sighting, parent: str) -> Trail | None:
         """The parent's latest answer that had ended, where no words tell which one started the agent."""
         thread = self.memory.threads.get(parent)
@@ -146,16 +170,16 @@ class Identity:
         started = claim(self.memory, sighting, (session,))
         if started is not None:
             return self._started(sighting, started)
+        if told.is_subagent and is_fresh(sighting):
+            return self._unclaimed(sighting, session, told)
         alike = self._alike(session, sighting)
         if alike is not None:
             return _Match(session=session, thread=alike.key, source="preamble", confidence=0.5)
-        if told.is_subagent:
-            return self._unclaimed(sighting, session, told)
-        return None
+        return self._unclaimed(sighting, session, told) if told.is_subagent else None
 
     def _by_content(self, sighting: Sighting) -> _Match:
         look = continuation if sighting.kind in _OF_A_THREAD or sighting.kind == "router" else repetition
-        found = look(self.memory, sighting, lambda _: True)
+        found = look(self.memory, sighting, lambda trail: plausible(sighting, trail))
         if found is not None:
             return self._going_on(sighting, found)
         recent = [known.key for known in self.memory.sessions_of(sighting.client, sighting.pid)]
@@ -239,7 +263,7 @@ class Identity:
             ended_ns=sighting.ended_ns,
             failed=sighting.failed,
             pid=sighting.pid,
-            state=sighting.chain[-1] if sighting.chain and not _is_partial(sighting) else b"",
+            state=sighting.chain[-1] if sighting.chain and not is_partial(sighting.signs) else b"",
             last=sighting.talk[-1].digest if sighting.talk else b"",
             preamble=sighting.preamble,
             body_digest=sighting.body_digest,
@@ -251,6 +275,9 @@ class Identity:
             claimed=match.claim.place if match.claim and sighting.kind in THREAD_KINDS else None,
             response_id=sighting.response_id,
             aliases=aliases(sighting.signs) if "origin:label" not in sighting.signs else (),
+            offers_tools=sighting.offers_tools,
+            is_streamed=sighting.is_streamed,
+            model=sighting.model,
         )
 
 
@@ -281,11 +308,6 @@ def _earlier(thread: Thread | None, sighting: Sighting) -> int:
         if trail.kind == sighting.kind and (trail.started_ns, trail.id) < (sighting.started_ns, sighting.exchange_id):
             return trail.placement.number
     return 0
-
-
-def _is_partial(sighting: Sighting) -> bool:
-    """Whether the request holds only what is new: its elements are no prompt."""
-    return "body:previous_response_id" in sighting.signs or "body:previous_message_id" in sighting.signs
 
 
 def _agent_of(found: Claim | None) -> str | None:

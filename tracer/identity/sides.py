@@ -5,6 +5,8 @@ Pure, over what identity remembers. A side call that comes before its session's 
 
 from tracer.identity.kinds import THREAD_KINDS
 from tracer.identity.memory import Known, Memory, Sighting, Trail, plain
+from tracer.identity.names import is_partial, names
+from tracer.identity.spawning import claim, is_fresh
 
 _LEAST_WORDS = 4
 _LEAST_REPLY = 16
@@ -27,6 +29,38 @@ def served(memory: Memory, sighting: Sighting) -> tuple[Known, float] | None:
     if sighting.kind in _NEVER_FIRST:
         return next(((known, 0.3) for known in sessions if known.has_turns and _is_recent(memory, known, sighting.started_ns)), None)
     return None
+
+
+def is_aside(memory: Memory, sighting: Sighting) -> bool:
+    """Whether what looks like a turn is asked on the side: it offers no tools, or is not streamed and by another model, unlike the turns
+    of its client; and is no sub-agent's beginning.
+    """
+    if sighting.kind != "turn" or sighting.offers_tools or is_partial(sighting.signs) or not (sighting.client or sighting.pid):
+        return False
+    known = _own_session(memory, sighting)
+    turn = known.last_turn if known else None
+    if known is None or turn is None:
+        return False
+    if not is_fresh(sighting):
+        return known.offers_tools and sighting.talk[-1].role == "user" and not sighting.talk[-1].answers and _repeats_all(memory, sighting)
+    differs = sighting.is_streamed is False and turn.is_streamed is True and sighting.model != turn.model
+    return (known.offers_tools or differs) and claim(memory, sighting, (known.key,)) is None
+
+
+def _own_session(memory: Memory, sighting: Sighting) -> Known | None:
+    """The session that ids name, else the client's latest that has turns."""
+    told = names(sighting.signs).session
+    if told is not None:
+        return memory.sessions.get(memory.aliases.get(told, told))
+    return next((known for known in memory.sessions_of(sighting.client, sighting.pid) if known.has_turns), None)
+
+
+def _repeats_all(memory: Memory, sighting: Sighting) -> bool:
+    """Whether a conversation known to offer tools stands before the last message."""
+    for depth in range(len(sighting.chain) - 2, -1, -1):
+        for number in memory.states.get(sighting.chain[depth], ()):
+            return memory.trails[number].offers_tools
+    return False
 
 
 def _asks_first(sighting: Sighting) -> bool:
@@ -70,8 +104,10 @@ def said(sighting: Sighting) -> str:
 def _recent(memory: Memory, known: Known, before_ns: int) -> list[Trail]:
     found: list[Trail] = []
     for key in known.threads:
-        turns = [trail for trail in memory.threads[key].trails[-2 * _RECENT_TURNS :] if trail.kind in THREAD_KINDS]
+        trails = memory.threads[key].trails
+        turns = [trail for trail in trails[-2 * _RECENT_TURNS :] if trail.kind in THREAD_KINDS]
         found += [trail for trail in turns[-_RECENT_TURNS:] if trail.started_ns <= before_ns]
+        found += [trail for trail in trails[:2] if trail.kind in THREAD_KINDS and trail.started_ns <= before_ns]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from storage.records import REDACTED, Exchange
+from storage.records import REDACTED, Exchange, Transport
 
 type Signals = tuple[tuple[str, str], ...]
 
@@ -26,6 +26,7 @@ _HEADERS = frozenset(
 _HEADER_PREFIXES = ("x-claude-code-",)
 _METADATA = ("session_id", "thread_id", "parent_thread_id", "turn_id", "parent_turn_id", "root_turn_id", "request_kind", "window_id")
 _METADATA_MORE = ("history_initialization", "subagent_kind", "agent_name", "thread_source")
+_OF_ONE_REQUEST = ("request_kind", "turn_id", "parent_turn_id", "root_turn_id", "window_id", "history_initialization")
 _SESSION_FOLDER = re.compile(r"session[-_]?(?:state|folder|dir)?s?[/\\]([0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})")
 _OLD_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{36})$")
 _LONGEST = 4096
@@ -43,6 +44,9 @@ def signals(exchange: Exchange, fields: Mapping[str, Any], system_texts: tuple[s
             found.setdefault(f"header:{low}", value)
     _body(found, fields)
     _turn_metadata(found, found.get("header:x-codex-turn-metadata"))
+    if exchange.transport is Transport.WS and "client_metadata" not in fields:
+        for name in _OF_ONE_REQUEST:  # the upgrade's, of long ago
+            found.pop(f"metadata:{name}", None)
     for text in system_texts:
         if match := _SESSION_FOLDER.search(text):
             found.setdefault("system:session", match[1])

@@ -12,10 +12,12 @@ from tracer.identity.memory import Memory, Sighting, Trail
 _LEAST_WORDS = 8
 _LEAST_WORDS_OF_ANY_TOOL = 24
 """So long must an argument be to count when the tool's name says nothing of agents: short ones are equal by chance."""
+_LEAST_SPACES = 4
 _STARTS_AGENTS = re.compile(r"agent|task|spawn|delegat|assign|worker|dispatch", re.IGNORECASE)
 _RECENT = 200
 """Answers of one session looked at, the newest first."""
 _RECENT_NS = 3_600_000_000_000
+_AT_ONCE_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +34,46 @@ class Claim:
         return self.trail.id, self.index
 
 
-def claim(memory: Memory, sighting: Sighting, sessions: Iterable[str], parent: str | None = None) -> Claim | None:
-    """The latest tool call, not yet taken by another sub-agent, whose words open this conversation. `parent`: only of that thread."""
+def claim(
+    memory: Memory, sighting: Sighting, sessions: Iterable[str], parent: str | None = None, *, only_agents: bool = False
+) -> Claim | None:
+    """The tool call, not yet taken by another sub-agent, whose words open this conversation. `parent`: only of that thread.
+
+    The latest; of those that were given at about the same time, the first whose agent has gone no further: equal agents start in order.
+    """
     opening = _opening(sighting)
     if not opening:
         return None
+    found: list[Claim] = []
     for key in sessions:
         for trail in _answers(memory, key, sighting.started_ns):
             if parent is not None and trail.placement.thread_key != parent:
                 continue
-            taken = _matching(memory, trail, opening)
+            taken = _matching(memory, trail, opening, only_agents=only_agents)
             if taken is not None:
-                return taken
-    return None
+                found.append(taken)
+                break
+    own = [each for each in found if each.trail.pid is not None and each.trail.pid == sighting.pid]
+    return _chosen(memory, own or found)
+
+
+def _chosen(memory: Memory, found: list[Claim]) -> Claim | None:
+    if len(found) < 2:
+        return found[0] if found else None
+    found.sort(key=lambda each: each.trail.ended_ns)
+    latest = found[-1]
+    near = [each for each in found if latest.trail.ended_ns - each.trail.ended_ns <= _AT_ONCE_NS and _is_open(memory, each.trail)]
+    return near[0] if near else latest
+
+
+def _is_open(memory: Memory, trail: Trail) -> bool:
+    """Whether its thread has not gone on since: it waits for what its tool calls give."""
+    return memory.threads[trail.placement.thread_key].trails[-1].id == trail.id
+
+
+def is_fresh(sighting: Sighting) -> bool:
+    """Whether a conversation begins here: the model has not spoken yet."""
+    return not any(view.role in ("assistant", "tool") for view in sighting.talk)
 
 
 def _opening(sighting: Sighting) -> list[str]:
@@ -64,8 +93,12 @@ def _answers(memory: Memory, session: str, before_ns: int) -> Iterator[Trail]:
     return (trail for trail in trails[:_RECENT] if trail.started_ns < before_ns <= trail.ended_ns + _RECENT_NS)
 
 
-def _matching(memory: Memory, trail: Trail, opening: list[str]) -> Claim | None:
-    fitting = [index for index, spawn in enumerate(trail.spawns) if _opens(spawn.texts, opening, bool(_STARTS_AGENTS.search(spawn.name)))]
+def _matching(memory: Memory, trail: Trail, opening: list[str], *, only_agents: bool) -> Claim | None:
+    fitting: list[int] = []
+    for index, spawn in enumerate(trail.spawns):
+        starts_agents = _STARTS_AGENTS.search(spawn.name) is not None
+        if (starts_agents or not only_agents) and _opens(spawn.texts, opening, starts_agents):
+            fitting.append(index)
     free = [index for index in fitting if (trail.id, index) not in memory.claims]
     if not free:
         return None
@@ -73,10 +106,13 @@ def _matching(memory: Memory, trail: Trail, opening: list[str]) -> Claim | None:
 
 
 def _opens(words: tuple[str, ...], opening: list[str], starts_agents: bool) -> bool:
-    """Whether an argument of the call is one of the first words, or stands in them when the tool is one that starts agents."""
+    """Whether an argument of the call is one of the first words, or stands in them; of a tool of any other name only a sentence does."""
     for word in words:
         if len(word) < (_LEAST_WORDS if starts_agents else _LEAST_WORDS_OF_ANY_TOOL):
             continue
-        if word in opening or (starts_agents and any(word in text for text in opening)):
+        if word in opening:
+            return True
+        is_sentence = word.count(" ") >= _LEAST_SPACES
+        if (starts_agents or is_sentence) and any(word in text for text in opening):
             return True
     return False

@@ -88,8 +88,10 @@ def test_signatures_are_tokens_long_ones_by_their_hash() -> None:
 
 
 def test_long_texts_are_kept_short() -> None:
-    """Looking up needs the beginning only."""
-    assert len(seen({"role": "user", "content": "x" * 100_000}).texts[0]) == SHOWN_CHARACTERS
+    """Looking up needs the beginning and the end only."""
+    text = seen({"role": "user", "content": "a" + "x" * 100_000 + "z"}).texts[0]
+    assert len(text) == 2 * SHOWN_CHARACTERS + 1
+    assert (text[0], text[-1]) == ("a", "z")
 
 
 @given(st.sampled_from(["tool", "system", "message", "item"]), st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
