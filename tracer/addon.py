@@ -14,9 +14,9 @@ from mitmproxy import http, tcp
 from mitmproxy.connection import Client, Connection, ConnectionState
 
 from storage.records import FailureKind, Headers, Origin, Transport
-from tracer import guards
 from tracer.assembler import Assembler
 from tracer.clock import Clock, monotonic_ns
+from tracer.guards import ends
 from tracer.redaction import Redaction
 from tracer.sockets import Socket
 from tracer.stream import Sink, Stream
@@ -95,7 +95,7 @@ class Recorder:
         if stream := self._stream(flow):
             if _is_websocket(flow):
                 self._safely(lambda: self._upgraded(flow, stream))
-            elif _read_until_close(flow) and guards.was_reset(self.handler_of(flow.client_conn), flow.server_conn):
+            elif _read_until_close(flow) and ends.was_reset(self.handler_of(flow.client_conn), flow.server_conn):
                 self._fail(flow, stream, FailureKind.SERVER_CUT, "the upstream reset the connection")
             elif stream.assembler.has_whole_request:
                 self._end(flow, stream)
@@ -105,7 +105,7 @@ class Recorder:
     def error(self, flow: http.HTTPFlow) -> None:
         """Something broke the exchange off."""
         if stream := self._stream(flow):
-            for piece in flow.metadata.pop(guards.WAITED, ()):
+            for piece in flow.metadata.pop(ends.WAITED, ()):
                 stream.request_tap(piece)
             message = flow.error.msg if flow.error else "unknown"
             self._fail(flow, stream, failure_kind(flow, has_head=stream.assembler.has_response_head), message)
@@ -132,7 +132,7 @@ class Recorder:
 
     def tcp_end(self, flow: tcp.TCPFlow) -> None:
         """An upgraded connection is over."""
-        self._socket_ended(flow.client_conn, flow.metadata.get(guards.CUT_BY))
+        self._socket_ended(flow.client_conn, flow.metadata.get(ends.CUT_BY))
 
     # ---- for the program around ----
 
@@ -203,7 +203,7 @@ class Recorder:
         socket = self._sockets.pop(client.id, None)
         if socket is None:
             return
-        if client.error == guards.TIMED_OUT:
+        if client.error == ends.TIMED_OUT:
             self._end_socket(socket, FailureKind.TIMED_OUT, "closed after a long silence")
         elif cut_by == "upstream":
             self._end_socket(socket, FailureKind.SERVER_CUT, "the upstream ended the connection without a close frame")
@@ -247,9 +247,9 @@ def failure_kind(flow: http.HTTPFlow, *, has_head: bool) -> FailureKind:
 
     A client that leaves while the upstream is still being connected to shows as a failed connection: mitmproxy gave it up itself.
     """
-    cut_by = flow.metadata.get(guards.CUT_BY)
+    cut_by = flow.metadata.get(ends.CUT_BY)
     is_connected = not _never_connected(flow.server_conn)
-    if flow.client_conn.error == guards.TIMED_OUT:
+    if flow.client_conn.error == ends.TIMED_OUT:
         return FailureKind.TIMED_OUT
     if cut_by == "client" or not (_reads(flow.client_conn) or (cut_by == "upstream" and is_connected)):
         return FailureKind.CLIENT_LEFT

@@ -25,6 +25,7 @@ from recorded import ask, body_of, connect, recording, request
 
 from storage.records import FailureKind, Transport
 from tracer import guards
+from tracer.guards import connections, ends, framing, refusals
 
 PATH = "/v1/messages"
 EVENTS = [b"data: %d\n\n" % number for number in range(3)]
@@ -124,7 +125,7 @@ def test_trailers_of_a_request_go_on(tmp_path: Path) -> None:
 
 def test_trailers_need_their_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mitmproxy by itself leaves the client waiting for ever."""
-    without(monkeypatch, guards.pass_trailers)
+    without(monkeypatch, framing.pass_trailers)
     with serving({PATH: TRAILED}) as upstream, recording(tmp_path, upstream.url, drain_s=0.1) as running:
         assert hangs(running.url)
 
@@ -148,7 +149,7 @@ def test_informational_heads_are_no_answer(tmp_path: Path) -> None:
 
 def test_informational_heads_need_their_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mitmproxy by itself takes the first head for the answer."""
-    without(monkeypatch, guards.drop_informational)
+    without(monkeypatch, framing.drop_informational)
     with serving({PATH: HINTED}) as upstream, recording(tmp_path, upstream.url, drain_s=0.1) as running, connect(running.url) as client:
         client.sendall(request(PATH, b"{}"))
         assert client.recv(65536).startswith(b"HTTP/1.1 103")
@@ -159,7 +160,7 @@ def test_informational_heads_need_their_guard(tmp_path: Path, monkeypatch: pytes
 
 def test_errors_need_their_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mitmproxy by itself answers an agent in HTML."""
-    without(monkeypatch, guards.refuse_in_json)
+    without(monkeypatch, refusals.refuse_in_json)
     with serving({PATH: [cut]}) as upstream, recording(tmp_path, upstream.url) as running:
         assert b"text/html" in ask(running.url, PATH, b"{}")
 
@@ -180,7 +181,7 @@ def test_a_request_that_is_none_is_refused_in_json(tmp_path: Path) -> None:
 
 def test_who_cut_needs_its_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By states alone an upstream that hangs up unanswered looks as if it had never been reached."""
-    without(monkeypatch, guards.note_who_cut)
+    without(monkeypatch, ends.note_who_cut)
     with serving({PATH: [cut]}) as upstream, recording(tmp_path, upstream.url) as running:
         ask(running.url, PATH, b"{}")
         (kept,) = running.exchanges()
@@ -190,7 +191,7 @@ def test_who_cut_needs_its_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_time_limits_need_their_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By itself mitmproxy's time limit looks like a client that left."""
-    without(monkeypatch, guards.note_timeouts)
+    without(monkeypatch, ends.note_timeouts)
     monkeypatch.setattr("tracer.proxy.SILENCE_LIMIT_S", 1)
     with serving({PATH: [head(), chunk(EVENTS[0]), until_gone]}) as upstream, recording(tmp_path, upstream.url) as running:
         ask(running.url, PATH, b"{}")
@@ -219,7 +220,7 @@ def test_a_connection_given_up_while_it_waits_is_closed(monkeypatch: pytest.Monk
         return writer.is_closing(), len(transports)
 
     monkeypatch.setattr(server.ConnectionHandler, "handle_connection", given_up)
-    undo = guards.install([guards.close_always])
+    undo = guards.install([connections.close_always])
     try:
         assert asyncio.run(closed()) == (True, 0)
     finally:
@@ -241,7 +242,7 @@ def framed(pieces: list[bytes]) -> bytes:
 def test_an_empty_piece_never_ends_a_message() -> None:
     """With the guard an empty piece is nothing; without it, it is the chunk that ends the client's stream."""
     assert framed([b"ab", b"", b"c"]) == b"2\r\nab\r\n0\r\n\r\n1\r\nc\r\n"
-    undo = guards.install([guards.frame_once])
+    undo = guards.install([framing.frame_once])
     try:
         assert framed([b"ab", b"", b"c"]) == b"2\r\nab\r\n1\r\nc\r\n"
     finally:
@@ -299,5 +300,5 @@ def test_streams_side_by_side_do_not_wait_for_each_other(tmp_path: Path) -> None
 
 def test_many_streams_need_their_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mitmproxy by itself has the sixth wait until one has ended."""
-    without(monkeypatch, guards.allow_many_streams)
+    without(monkeypatch, connections.allow_many_streams)
     assert streams_begun(tmp_path) == 5
