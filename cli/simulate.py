@@ -46,6 +46,7 @@ _OPTIONS = (
     click.option("--no-report", is_flag=True, help="Do not tell cached tokens in usage."),
     click.option("--api-key", metavar="KEY", help="Refuse other keys. [any or none is taken]"),
     click.option("--fail", type=click.FloatRange(0, 1), default=0.0, metavar="RATE", help="Answer this share as overloaded."),
+    click.option("--no-websocket", is_flag=True, help="Refuse WebSockets with 426, as a server that speaks HTTP only."),
     click.option("--seed", type=int, default=0, metavar="N", help="Chooses words, ids and failures. [0]"),
     click.option("--truth", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Append a JSON line a request."),
     options.json_option,
@@ -113,4 +114,5 @@ def _settings(chosen: dict[str, Any]) -> "Settings":
         fail_rate=chosen["fail"],
         seed=chosen["seed"],
         truth=chosen["truth"],
+        websocket=not chosen["no_websocket"],
     )

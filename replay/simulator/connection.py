@@ -11,8 +11,10 @@ from time import monotonic_ns
 from typing import Any
 
 import h11
+from wsproto.utilities import RemoteProtocolError
 
-from replay.simulator import routes
+from replay.simulator import routes, sockets
+from replay.simulator.pacing import Pacing
 from replay.simulator.prepare import Prepared, Received, prepare
 from replay.simulator.service import Page, Sending, Service
 from replay.simulator.values import Refusal
@@ -24,7 +26,7 @@ _HEAD_BYTES = 256 << 10
 class Connection(asyncio.Protocol):
     """Reads requests one after the other and answers each before the next."""
 
-    def __init__(self, service: Service, worker: Executor, open_ones: "set[Connection]", serials: Callable[[], int]) -> None:
+    def __init__(self, service: Service, worker: Executor, open_ones: "set[Open]", serials: Callable[[], int]) -> None:
         self._service = service
         self._worker = worker
         self._open_ones = open_ones
@@ -36,8 +38,7 @@ class Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._received_ns = 0
         self._busy = False
-        self._sending: Sending | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._pacing: Pacing | None = None
 
     # ---- what asyncio calls ------------------------------------------------------------------------------------------
 
@@ -50,11 +51,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._transport = None
         self._open_ones.discard(self)
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._sending is not None:
-            self._service.end(self._sending, monotonic_ns())
-            self._sending = None
+        if self._pacing is not None:
+            self._pacing.stop()
+            self._pacing = None
 
     def data_received(self, data: bytes) -> None:
         if self._request is None:
@@ -120,11 +119,35 @@ class Connection(asyncio.Protocol):
             whole_ns=monotonic_ns(),
         )
         self._body = []
+        if sockets.is_asked_for(received, self._service.settings):
+            self._upgrade(received)
+            return
         if received.method != "POST" or routes.dialect_of(routes.parted(received.target).path) is None:
             self._send_page(self._service.page(received))
             return
-        work = self._loop.run_in_executor(self._worker, prepare, received, self._service.settings, self._serials())
+        work = self._beside(lambda serial: prepare(received, self._service.settings, serial))
         work.add_done_callback(lambda done: self._prepared(received, done))
+
+    def _upgrade(self, received: Received) -> None:
+        """The connection is a WebSocket's from now on, if its handshake can be answered."""
+        assert self._transport is not None
+        socket_ = sockets.Socket(self._service, received, self._beside)
+        try:
+            answer = socket_.accept()
+        except RemoteProtocolError:
+            self._send_page(self._service.refused(received, Refusal(400, "invalid", "this is no WebSocket handshake")))
+            return
+        self._open_ones.discard(self)
+        self._open_ones.add(socket_)
+        self._transport.set_protocol(socket_)
+        self._transport.write(answer)
+        socket_.opened(self._transport, self._open_ones)
+        if trailing := self._http.trailing_data[0]:
+            socket_.data_received(trailing)
+
+    def _beside(self, work: Callable[[int], Prepared]) -> "asyncio.Future[Prepared]":
+        """Runs beside the loop, in the order of what was asked; `work` is given the request's number."""
+        return self._loop.run_in_executor(self._worker, work, self._serials())
 
     def _prepared(self, received: Received, done: "asyncio.Future[Prepared]") -> None:
         if self._transport is None or done.cancelled():
@@ -150,7 +173,6 @@ class Connection(asyncio.Protocol):
         self._done()
 
     def _start(self, sending: Sending) -> None:
-        self._sending = sending
         if sending.streamed:
             headers = [
                 ("Content-Type", sending.content_type),
@@ -158,36 +180,19 @@ class Connection(asyncio.Protocol):
                 ("request-id", f"req_{sending.prepared.name}"),
             ]
             self._write(self._http.send(h11.Response(status_code=200, headers=headers)))
-        self._send_due()
+        self._pacing = Pacing(self._service, sending, lambda data: self._send_piece(sending, data), self._done)
+        self._pacing.go_on()
 
-    def _send_due(self) -> None:
-        """Sends all that is due, then sleeps until the next is. Times are absolute: being late once makes nothing else late."""
-        sending = self._sending
-        if sending is None:
-            return
-        while (number := len(sending.chunk_ns)) < len(sending.due):
-            at_ns, data, out = sending.due[number]
-            if at_ns > monotonic_ns():
-                self._timer = self._loop.call_at(at_ns / 1e9, self._send_due)
-                return
-            self._send_piece(sending, data, out)
-        self._sending = None
-        self._service.end(sending, monotonic_ns())
-        self._done()
-
-    def _send_piece(self, sending: Sending, data: bytes, out: int) -> None:
+    def _send_piece(self, sending: Sending, data: bytes) -> None:
         if not sending.streamed:
             headers = [("Content-Type", sending.content_type), ("Content-Length", str(len(data)))]
             headers.append(("request-id", f"req_{sending.prepared.name}"))
             self._write(self._http.send(h11.Response(status_code=200, headers=headers)))
         self._write(self._http.send(h11.Data(data=data)))
-        sending.chunk_ns.append(monotonic_ns())
-        if out and not sending.tokens_sent:
-            sending.row.first_token_ns = sending.chunk_ns[-1]
-        sending.tokens_sent = out
 
     def _done(self) -> None:
         """The answer is out: on to the next request of this connection, or its end."""
+        self._pacing = None
         self._write(self._http.send(h11.EndOfMessage()))
         self._busy, self._request = False, None
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
@@ -200,3 +205,7 @@ class Connection(asyncio.Protocol):
     def _write(self, data: bytes | None) -> None:
         if data and self._transport is not None:
             self._transport.write(data)
+
+
+type Open = Connection | sockets.Socket
+"""A connection as the server keeps it, to close it at its end."""

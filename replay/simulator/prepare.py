@@ -40,6 +40,7 @@ class Settings:
     fail_rate: float = 0.0
     seed: int = 0
     truth: Path | None = None
+    websocket: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

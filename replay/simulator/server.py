@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from replay.simulator.connection import Connection
+from replay.simulator.connection import Connection, Open
 from replay.simulator.prepare import Settings
 from replay.simulator.service import Service
 from storage.errors import PlayheadError
@@ -39,7 +39,7 @@ async def serve_until(stop: asyncio.Event, settings: Settings, address: tuple[st
 
 
 async def _serve(stop: asyncio.Event, service: Service, listener: socket.socket, announce: Callable[[str], None]) -> None:
-    open_ones: set[Connection] = set()
+    open_ones: set[Open] = set()
     serials = itertools.count().__next__
     # One thread: prompts are counted in the order in which they came, and the loop stays free to send on time.
     with ThreadPoolExecutor(1, thread_name_prefix="simulator") as worker:

@@ -11,7 +11,7 @@ import orjson
 
 from replay.simulator import metrics, routes
 from replay.simulator.cache import Lease, PrefixCache
-from replay.simulator.dialects import gemini
+from replay.simulator.dialects import gemini, openai_responses
 from replay.simulator.prepare import Prepared, Received, Settings, decoded, prompt_ids, reply_ids
 from replay.simulator.truth import Row, Truth
 from replay.simulator.values import Answer, Event, Json, Refusal
@@ -62,7 +62,9 @@ class Service:
         path, _ = routes.parted(received.target)
         if received.header("upgrade"):
             # 426 makes Codex fall back to HTTP at once; a 404 costs it seven tries.
-            return Page(status=426, body=packed({"error": {"message": "this server speaks HTTP only", "type": "invalid_request_error"}}))
+            return Page(
+                status=426, body=packed({"error": {"message": "this server has no WebSocket here", "type": "invalid_request_error"}})
+            )
         try:
             return self._own(received.method, path, received)
         except Refusal as refusal:
@@ -170,13 +172,18 @@ class Service:
             yield whole_ns + timing.token_ns(uncached, last), prepared.dialect.whole(answer), answer.output
             return
         at, out = whole_ns, 0
-        for event in self._events(prepared, answer):
+        events = self._events(prepared, answer)
+        for event in events:
             if event.token is not None:
                 at, out = whole_ns + timing.token_ns(uncached, event.token), event.token + 1
+            elif not answer.output and event is events[-1]:  # nothing is generated: it ends when the prompt is there
+                at = whole_ns + timing.first_token_ns(uncached)
             yield at, event.data, out
 
     def _events(self, prepared: Prepared, answer: Answer) -> list[Event]:
         events = prepared.dialect.events(answer)
+        if prepared.asked.framing == "messages":
+            return openai_responses.as_messages(events)
         return gemini.as_array(events) if prepared.asked.framing == "array" and prepared.dialect is gemini else events
 
     def end(self, sending: Sending, now_ns: int) -> None:

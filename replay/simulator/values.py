@@ -38,7 +38,7 @@ class Asked:
     counts_only: bool = False
     salt: str | None = None
     framing: str = "sse"
-    """How a stream is framed; Gemini without `alt=sse` streams a JSON `array`."""
+    """How a stream is framed; Gemini without `alt=sse` streams a JSON `array`, a WebSocket carries `messages`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Event:
 
 
 class Refusal(Exception):  # noqa: N818 - what is answered, not what went wrong here
-    """The request is answered with an error. `reason`: invalid, too_long, key, not_found, model, overloaded."""
+    """The request is answered with an error. `reason`: invalid, too_long, key, not_found, model, overloaded, previous."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)

@@ -125,6 +125,17 @@ class Changes:
     prefix_nonce: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a server holds of a conversation once it has answered, as JSON texts: what requests that name the answer go on from.
+
+    `heads`: name and value of the members that stand before all that is said (tools, instructions); `said`: each item or message.
+    """
+
+    heads: tuple[tuple[str, bytes], ...] = ()
+    said: tuple[bytes, ...] = ()
+
+
 class Dialect(Protocol):
     """One provider's wire format, as a module."""
 

@@ -54,6 +54,15 @@ def put(body: bytes, path: Sequence[str | int], value: bytes, span: Span | None 
     return _put_inside(body, rest, value, at)
 
 
+def without(body: bytes, *names: str) -> bytes:
+    """The object without the members of these names; as it was where it has none."""
+    found = members(body)
+    if found is None:
+        raise ValueError("no JSON object to take members from")
+    kept = [member for member in found if member.key not in names]
+    return body if len(kept) == len(found) else b"{" + b",".join(body[member.start : member.end] for member in kept) + b"}"
+
+
 def _put_inside(body: bytes, rest: Sequence[str | int], value: bytes, at: Span) -> bytes:
     if isinstance(rest[0], int):
         inner = find(body, rest[:1], at)

@@ -14,6 +14,7 @@ _ERRORS = {
     "not_found": ("invalid_request_error", "unknown_url"),
     "model": ("invalid_request_error", "model_not_found"),
     "overloaded": ("server_error", "overloaded"),
+    "previous": ("invalid_request_error", "previous_response_not_found"),
 }
 
 

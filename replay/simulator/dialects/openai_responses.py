@@ -125,6 +125,11 @@ def events(answer: Answer) -> list[Event]:
     return [Event(data_event(value, value["type"]), at) for value, (_, at) in zip(numbered, out, strict=True)]
 
 
+def as_messages(events: list[Event]) -> list[Event]:
+    """The events as messages of a WebSocket: each its JSON alone."""
+    return [Event(event.data.partition(b"data: ")[2].rstrip(), event.token) for event in events]
+
+
 def _message_events(index: int, part: Spoken, item: Json, token: int) -> list[tuple[Json, int | None]]:
     place: Json = {"output_index": index, "item_id": item["id"], "content_index": 0}
     done, empty = item["content"][0], {"type": "output_text", "text": "", "annotations": []}

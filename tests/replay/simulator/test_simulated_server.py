@@ -5,14 +5,13 @@ import gzip
 import hashlib
 import json
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from simulated import FAST, ask, head, post, read_answer, running
 
 from replay.simulator.prepare import Settings
 from replay.simulator.server import serve_until
@@ -22,75 +21,13 @@ from storage.records import Arrival, Exchange, Request, Response
 from tracer import wire
 from tracer.wire.contract import Call, Text, ToolCall
 
-FAST = Settings(timing=Timing(fixed_ns=1_000_000, prefill_tps=1e6, decode_tps=20_000))
 WORDS = "alpha beta gamma delta " * 60
-
-
-@contextmanager
-def running(settings: Settings = FAST) -> Iterator[int]:
-    """A server in a thread of its own; its port."""
-    ready: list[str] = []
-    up = threading.Event()
-    control: list[Callable[[], None]] = []
-
-    async def run() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        control.append(lambda: loop.call_soon_threadsafe(stop.set))
-
-        def announce(url: str) -> None:
-            ready.append(url)
-            up.set()
-
-        await serve_until(stop, settings, ("127.0.0.1", 0), announce)
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()))
-    thread.start()
-    try:
-        assert up.wait(20)
-        yield int(ready[0].rsplit(":", 1)[1])
-    finally:
-        control[0]()
-        thread.join(20)
-        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     with running() as found:
         yield found
-
-
-def head(method: str, target: str, body: bytes = b"", *lines: str) -> bytes:
-    told = [f"{method} {target} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *lines]
-    return ("\r\n".join(told) + "\r\n\r\n").encode() + body
-
-
-def read_answer(stream: Any) -> tuple[int, dict[str, str], list[bytes]]:
-    """Status, headers and chunks of the next answer on a connection."""
-    status = int(stream.readline().split()[1])
-    headers: dict[str, str] = {}
-    while line := stream.readline().strip().decode("latin-1"):
-        name, _, value = line.partition(":")
-        headers[name.lower()] = value.strip()
-    if headers.get("transfer-encoding") != "chunked":
-        return status, headers, [stream.read(int(headers.get("content-length", 0)))]
-    chunks = []
-    while size := int(stream.readline(), 16):
-        chunks.append(stream.read(size))
-        stream.readline()
-    stream.readline()
-    return status, headers, chunks
-
-
-def ask(port: int, raw: bytes) -> tuple[int, dict[str, str], list[bytes]]:
-    with socket.create_connection(("127.0.0.1", port), 10) as connection, connection.makefile("rb") as stream:
-        connection.sendall(raw)
-        return read_answer(stream)
-
-
-def post(port: int, target: str, body: Any, *lines: str) -> tuple[int, dict[str, str], list[bytes]]:
-    return ask(port, head("POST", target, json.dumps(body).encode(), *lines))
 
 
 def call_of(target: str, body: Any, answer: tuple[int, dict[str, str], list[bytes]]) -> Call:
@@ -244,13 +181,13 @@ def test_token_counts(port: int) -> None:
 
 
 def test_the_servers_own_pages(port: int) -> None:
-    """Health, models, metrics; an upgrade is refused so that clients fall back to HTTP."""
+    """Health, models, metrics; an upgrade to what it does not have is refused so that clients fall back to HTTP."""
     assert ask(port, head("GET", "/health"))[0] == 200
     assert json.loads(ask(port, head("GET", "/v1/models"))[2][0])["data"][0]["id"] == "simulated"
     assert json.loads(ask(port, head("GET", "/v1beta/models"))[2][0])["models"][0]["name"] == "models/simulated"
     status, headers, _ = ask(port, head("GET", "/metrics"))
     assert (status, headers["content-type"].split(";")[0]) == (200, "text/plain")
-    assert ask(port, head("GET", "/v1/responses", b"", "Upgrade: websocket", "Connection: Upgrade"))[0] == 426
+    assert ask(port, head("GET", "/v1/realtime", b"", "Upgrade: websocket", "Connection: Upgrade"))[0] == 426
     with socket.create_connection(("127.0.0.1", port), 10) as connection:
         connection.sendall(head("HEAD", "/", b"", "Connection: close"))
         assert connection.recv(9999).endswith(b"\r\n\r\n")
