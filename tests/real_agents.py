@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,10 @@ class Agent:
     """Kinds of calls that stream and do not ask for usage: their counts are unknown."""
     node: int | None = None
     """The least major version of node that it runs on, where the machine's may be older."""
+    transport: str = "http1"
+    """How its calls are carried."""
+    simulated: tuple[str, ...] = ()
+    """Further options of the simulator that it is given."""
 
     def environment(self, home: Path) -> dict[str, str]:
         """All that it is given: no variable of the tests' own reaches it."""
@@ -55,14 +59,16 @@ CLAUDE_CODE = Agent(
     variables={"ANTHROPIC_API_KEY": KEY, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1"},
     calls=TURNS,
 )
-CODEX = Agent(
+CODEX_OVER_HTTP = Agent(
     client="codex",
     version="0.171.0",
     install=lambda: agent_installs.npm_package("codex", "@openai/codex@0.171.0", "codex"),
     arguments=("exec", "--dangerously-bypass-approvals-and-sandbox", TASK),
     variables={"OPENAI_API_KEY": KEY},
     calls=TURNS,
+    simulated=("--no-websocket",),
 )
+CODEX = replace(CODEX_OVER_HTTP, calls=("prewarm", *TURNS), transport="ws", simulated=())
 OPENCODE = Agent(
     client="opencode",
     version="1.18.33",
@@ -122,7 +128,7 @@ QWEN_CODE = Agent(
     calls=TURNS,
 )
 
-ALL = (CLAUDE_CODE, CODEX, OPENCODE, MINI_SWE_AGENT, AIDER, GEMINI_CLI, QWEN_CODE)
+ALL = (CLAUDE_CODE, CODEX, CODEX_OVER_HTTP, OPENCODE, MINI_SWE_AGENT, AIDER, GEMINI_CLI, QWEN_CODE)
 
 # ---- how one is recorded ----------------------------------------------------------------------------------------------
 
@@ -131,9 +137,9 @@ AGENT_SECONDS = 150
 
 
 @contextmanager
-def simulator(truth: Path) -> Iterator[str]:
+def simulator(truth: Path, *more: str) -> Iterator[str]:
     """`playhead simulate` in a process of its own; its URL."""
-    command = [*PLAYHEAD, "simulate", "--json", "--base-ms", "5", "--decode-tps", "1000", "--truth", str(truth)]
+    command = [*PLAYHEAD, "simulate", "--json", "--base-ms", "5", "--decode-tps", "1000", "--truth", str(truth), *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as server:
         assert server.stdout is not None
         try:

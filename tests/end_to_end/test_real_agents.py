@@ -16,11 +16,11 @@ from replay.simulator.script import PROGRAM
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize("agent", real_agents.ALL, ids=lambda agent: agent.client)
+@pytest.mark.parametrize("agent", real_agents.ALL, ids=lambda agent: f"{agent.client} over {agent.transport}")
 def test_a_real_agent_completes_a_task(agent: Agent, tmp_path: Path) -> None:
     """It writes the program by its own tools; one session holds its turns; the simulator's log and the trace agree."""
     trace, truth = tmp_path / "agent.trace", tmp_path / "truth.jsonl"
-    with real_agents.simulator(truth) as upstream:
+    with real_agents.simulator(truth, *agent.simulated) as upstream:
         try:
             done = real_agents.record(agent, tmp_path / agent.client, trace, upstream)
         except agent_installs.NotToBeHad as reason:
@@ -32,9 +32,9 @@ def test_a_real_agent_completes_a_task(agent: Agent, tmp_path: Path) -> None:
     served = [json.loads(line) for line in truth.read_text().splitlines()]
     assert [row["status"] for row in served] == [200] * len(agent.calls)
     _one_session(agent, trace)
-    rows = [row for row in listed(trace, "exchanges") if row["dialect"] and row["method"] == "POST"]
+    rows = [row for row in listed(trace, "exchanges") if row["dialect"]]
     told = [(row, _as_served(agent, row, served)) for row in rows]
-    assert [row["kind"] for row in rows] == list(agent.calls)
+    assert [(row["kind"], row["transport"]) for row in rows] == [(kind, agent.transport) for kind in agent.calls]
     _reused(agent, [true for row, true in told if row["kind"] == "turn"])
     _report(agent, told)
     assert real_agents.KEY.encode() not in trace.read_bytes()
