@@ -9,7 +9,8 @@ import resource
 import secrets
 import sqlite3
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ REVISIONS = ("0001", "0002")
 
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_MS = 5_000
+_PAGES_A_STEP = 256
+"""Given back in one transaction: others wait some milliseconds for them."""
 _MIGRATING = threading.Lock()
 """Alembic keeps what it works on in module globals: one migration at a time in a process."""
 DAMAGE_HINT = "restore it from a copy, or move it away and record anew"
@@ -201,16 +204,74 @@ def take_write_lock(connection: sa.Connection) -> None:
 
 def tidy(engine: sa.Engine) -> None:
     """Gives freed pages back to the disk and empties the write-ahead log, unless somebody else is at work on the trace."""
-    with suppress(sa.exc.DatabaseError, sqlite3.DatabaseError):
-        pooled = engine.raw_connection()
+    with suppress(sa.exc.DatabaseError, sqlite3.DatabaseError), _unshared(engine) as connection:
+        connection.execute("PRAGMA busy_timeout = 0")
+        while _give_back(connection):
+            pass
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def give_back(engine: sa.Engine, rest: Callable[[], None]) -> None:
+    """Gives freed pages back to the disk, a few at a time with `rest` in between for others who write. Raises as the database does."""
+    with _unshared(engine) as connection:
+        while _give_back(connection):
+            rest()
+        connection.execute("PRAGMA busy_timeout = 100")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _give_back(connection: Any) -> bool:
+    """One step; whether there is more to give."""
+    before = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+    if before:
+        connection.execute(f"PRAGMA incremental_vacuum({_PAGES_A_STEP})").fetchall()
+    return 0 < int(connection.execute("PRAGMA freelist_count").fetchone()[0]) < before
+
+
+def used_bytes(connection: sa.Connection) -> int:
+    """What the trace takes on the disk when freed pages have been given back."""
+    pages, free, size = (
+        connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)
+
+
+def least_bytes(connection: sa.Connection) -> int:
+    """About what the trace would take on the disk if it held nothing: a page for each table and index, and those of `meta`."""
+    roots = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master WHERE rootpage > 0").scalar_one()
+    kept = connection.exec_driver_sql("SELECT sum(length(content)) FROM meta").scalar_one()
+    size = connection.exec_driver_sql("PRAGMA page_size").scalar_one()
+    return int((roots + kept // size + 4) * size)
+
+
+@contextmanager
+def deleting(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A connection for whoever deletes: it has temporary tables of its own, and what it frees is overwritten.
+
+    References are its user's care: for each row that goes, the database would search whole tables for others that refer to it.
+    """
+    with engine.connect() as connection:
+        ours: Any = connection.connection.dbapi_connection
+        ours.autocommit = True
+        ours.execute("PRAGMA foreign_keys = OFF")
+        ours.execute("PRAGMA secure_delete = FAST").fetchall()
+        ours.autocommit = False
         try:
-            connection: Any = pooled.dbapi_connection
-            connection.autocommit = True
-            connection.execute("PRAGMA busy_timeout = 0")
-            connection.execute("PRAGMA incremental_vacuum").fetchall()
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            yield connection
         finally:
-            pooled.invalidate()  # it is not as the pool's others are
+            connection.invalidate()
+
+
+@contextmanager
+def _unshared(engine: sa.Engine) -> Iterator[Any]:
+    """A driver's connection without transactions of Python's making, for what cannot be done inside one."""
+    pooled = engine.raw_connection()
+    try:
+        connection: Any = pooled.dbapi_connection
+        connection.autocommit = True
+        yield connection
+    finally:
+        pooled.invalidate()  # it is not as the pool's others are
 
 
 def as_trace_error(path: object, error: sa.exc.DBAPIError) -> TraceError:

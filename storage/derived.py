@@ -1,14 +1,26 @@
-"""Saving what is derived gives way where the trace cannot be written: it can be derived again, and what is stored be shown."""
+"""Saving what is derived gives way: where the trace cannot be written it can be derived again, and what was deleted needs it no more."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import batched
 
 import sqlalchemy as sa
 
 from storage import database
+from storage.schema import exchanges
 from storage.trace import Trace
 
 _log = logging.getLogger(__name__)
+_ROWS = 500
+
+
+def there(connection: sa.Connection, ids: Iterable[int | None]) -> frozenset[int]:
+    """Which of these exchanges exist: others may delete while somebody reads."""
+    wanted = sorted({number for number in ids if number is not None})
+    found: set[int] = set()
+    for some in batched(wanted, _ROWS):
+        found.update(connection.scalars(sa.select(exchanges.c.id).where(exchanges.c.id.in_(some))))
+    return frozenset(found)
 
 
 def kept(trace: Trace, save: Callable[[], None]) -> bool:

@@ -57,6 +57,15 @@ class Intake:
         self._numbering = numbering
         self._bodies = Bodies(codec, numbering, splitter)
         self._origins: Recency[Origin, int] = Recency(256)
+        self._deletions: int | None = None
+
+    def begin(self, connection: sa.Connection) -> None:
+        """A transaction begins: what is remembered of earlier rows does not hold where rows were deleted since."""
+        self._numbering.restart()
+        deletions = self._numbering.retired(connection).times
+        if deletions != self._deletions:
+            self.forget()
+            self._deletions = deletions
 
     def forget(self) -> None:
         """Drops what is remembered of earlier rows."""

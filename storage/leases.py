@@ -49,6 +49,13 @@ def living(connection: sa.Connection) -> set[int]:
     return {row.id for row in found if _lives(row)}
 
 
+def over(connection: sa.Connection) -> list[int]:
+    """The leases that nobody will use again. One of another machine only when it was given back: what is silent there may be idle."""
+    here = socket.gethostname()
+    rows = connection.execute(sa.select(recorder_runs)).all()
+    return [row.id for row in rows if row.closed_ns is not None or (row.host == here and not _lives(row))]
+
+
 def mark() -> dict[str, str | int]:
     """What names this process among all others, as JSON."""
     return {"host": socket.gethostname(), "pid": os.getpid(), "began": _began(os.getpid()) or ""}
@@ -56,7 +63,12 @@ def mark() -> dict[str, str | int]:
 
 def is_gone(mark: dict[str, Any]) -> bool:
     """Whether the process of a mark has ended; False where it is on another machine: that cannot be seen."""
-    return bool(mark["host"] == socket.gethostname() and _began(mark["pid"]) != mark["began"])
+    return is_here(mark) and _began(mark["pid"]) != mark["began"]
+
+
+def is_here(mark: dict[str, Any]) -> bool:
+    """Whether the process of a mark is, or was, on this machine."""
+    return bool(mark["host"] == socket.gethostname())
 
 
 def _lives(row: sa.Row[Any]) -> bool:

@@ -6,7 +6,7 @@ from itertools import batched
 
 import sqlalchemy as sa
 
-from storage import database
+from storage import database, derived
 from storage.records import ExchangeId, Transport
 from storage.schema import calls, exchanges, ideal, replayed
 from storage.trace import Trace
@@ -34,7 +34,9 @@ def save(trace: Trace, rows: Sequence[IdealRow]) -> None:
         database.take_write_lock(connection)
         for some in batched(rows, 500):
             connection.execute(sa.delete(ideal).where(ideal.c.exchange_id.in_([row.exchange_id for row in some])))
-            connection.execute(sa.insert(ideal), [asdict(row) for row in some])
+            there = derived.there(connection, [row.exchange_id for row in some])
+            if there:
+                connection.execute(sa.insert(ideal), [asdict(row) for row in some if row.exchange_id in there])
 
 
 def is_complete(trace: Trace, ledger_version: int) -> bool:

@@ -24,7 +24,12 @@ def _id(comment: str = "") -> "Column[int]":
 meta = Table(
     "meta",
     metadata,
-    Column("key", Text, primary_key=True, comment="`secret` (32 bytes, key of the fingerprints of secrets), `dictionary` (zstd)"),
+    Column(
+        "key",
+        Text,
+        primary_key=True,
+        comment="`secret` (32 bytes, key of the fingerprints of secrets), `dictionary` (zstd), `retired` (JSON: ids of what was deleted)",
+    ),
     Column("content", LargeBinary, nullable=False),
     comment="What belongs to the trace as a whole.",
 )

@@ -1,11 +1,11 @@
 """Derived rows: calls with their places, sessions and threads. Rebuilt by `reread`; ids and the user's names outlast that."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from storage import database
+from storage import database, derived
 from storage.errors import NotFoundError
 from storage.numbering import Numbering
 from storage.packing import pack_ids
@@ -29,6 +29,9 @@ def save(trace: Trace, readings: Sequence[Reading], placements: Sequence[Placeme
     with trace.engine.begin() as connection:
         database.take_write_lock(connection)
         numbering = Numbering()
+        named = [number for each in placements for number in (each.retry_of, each.parent_exchange_id)]
+        there = derived.there(connection, [*(reading.exchange_id for reading in readings), *named])
+        readings = [reading for reading in readings if reading.exchange_id in there]
         if readings:
             which = [{"exchange": reading.exchange_id} for reading in readings]
             places = _places(connection, [reading.exchange_id for reading in readings])
@@ -39,7 +42,7 @@ def save(trace: Trace, readings: Sequence[Reading], placements: Sequence[Placeme
             )
             Signals(connection, numbering).save(readings)
         if placements:
-            keys = _Keys(connection, numbering)
+            keys = _Keys(connection, numbering, there)
             connection.execute(_SET_PLACE, [keys.place(placement) for placement in placements])
 
 
@@ -161,11 +164,12 @@ def _places(connection: sa.Connection, ids: Sequence[int]) -> Mapping[int, dict[
 
 
 class _Keys:
-    """Gives sessions and threads their ids by key, making those that are new."""
+    """Gives sessions and threads their ids by key, making those that are new. `there`: the exchanges named that exist."""
 
-    def __init__(self, connection: sa.Connection, numbering: Numbering) -> None:
+    def __init__(self, connection: sa.Connection, numbering: Numbering, there: Collection[int]) -> None:
         self._connection = connection
         self._numbering = numbering
+        self._there = there
         self._sessions: dict[str, tuple[int, str | None]] = {}
         self._threads: dict[tuple[int, str], tuple[int, tuple[str | None, int | None, int | None]]] = {}
 
@@ -180,7 +184,7 @@ class _Keys:
             "kind": placement.kind,
             "after": pack_ids(placement.after),
             "gap_ns": placement.gap_ns,
-            "retry_of": placement.retry_of,
+            "retry_of": self._if_there(placement.retry_of),
             "source": placement.source,
             "confidence": placement.confidence,
         }
@@ -202,7 +206,7 @@ class _Keys:
         if placement.parent_thread_key is not None and placement.parent_thread_key != placement.thread_key:
             parent = self._bare_thread(session, placement.parent_thread_key)
         number = self._bare_thread(session, placement.thread_key)
-        told = (placement.agent, parent, placement.parent_exchange_id)
+        told = (placement.agent, parent, self._if_there(placement.parent_exchange_id))
         known = self._threads[session, placement.thread_key][1]
         if told != known:
             values = dict(zip(("agent", "parent_thread_id", "parent_exchange_id"), told, strict=True))
@@ -220,6 +224,9 @@ class _Keys:
             else:
                 self._threads[session, key] = row.id, (row.agent, row.parent_thread_id, row.parent_exchange_id)
         return self._threads[session, key][0]
+
+    def _if_there(self, exchange: int | None) -> int | None:
+        return exchange if exchange in self._there else None
 
     def _add(self, table: sa.Table, **values: object) -> int:
         number = self._numbering.take(self._connection, table)

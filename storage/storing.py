@@ -114,7 +114,7 @@ class Storing:
             return outcome
         with suppress(sa.exc.DBAPIError), self._trace.engine.begin() as connection:
             leases.end(connection, self._lease)
-            self._numbering.restart()
+            self._intake.begin(connection)
             self._end_interrupted(connection)
         return outcome
 
@@ -143,7 +143,7 @@ class Storing:
     def _commit(self, batch: Sequence[Step]) -> None:
         with self._trace.engine.begin() as connection:
             leases.beat(connection, self._lease)  # a write first: it waits for the lock, and what is read after it stays true
-            self._numbering.restart()
+            self._intake.begin(connection)
             kept = [self._apply(connection, step) for step in batch]
         for step, (row, stored) in zip(batch, kept, strict=True):
             step.row, step.stored = row, stored

@@ -5,7 +5,7 @@ from itertools import batched
 
 import sqlalchemy as sa
 
-from storage import database
+from storage import database, derived
 from storage.elements import damage_of
 from storage.records import ExchangeId
 from storage.schema import calls, exchanges, replayed, trails
@@ -22,8 +22,10 @@ def save(trace: Trace, contents: Mapping[ExchangeId, bytes]) -> None:
         database.take_write_lock(connection)
         for some in batched(contents.items(), _ROWS):
             connection.execute(sa.delete(trails).where(trails.c.exchange_id.in_([number for number, _ in some])))
-            rows = [{"exchange_id": number, "content": trace.codec.compress(content)} for number, content in some]
-            connection.execute(sa.insert(trails), rows)
+            there = derived.there(connection, [number for number, _ in some])
+            rows = [{"exchange_id": number, "content": trace.codec.compress(content)} for number, content in some if number in there]
+            if rows:
+                connection.execute(sa.insert(trails), rows)
 
 
 def load(trace: Trace, reader_version: int) -> Iterator[tuple[ExchangeId, bytes]]:

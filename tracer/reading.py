@@ -12,7 +12,7 @@ from typing import get_type_hints
 import msgspec
 
 from storage import derived, exchange_rows, exchanges, places, sessions, trails
-from storage.errors import DamagedError
+from storage.errors import DamagedError, NotFoundError
 from storage.records import Exchange, ExchangeId, Reading, State
 from storage.trace import Trace
 from tracer.identity import Identity, Trail
@@ -46,12 +46,17 @@ def catch_up(trace: Trace) -> int:
 
 
 def _whole(trace: Trace, prompts: Prompts, some: Sequence[ExchangeId]) -> list[tuple[Exchange, Prompt]]:
-    """Exchanges with their prompts, but for those that are damaged: they count as read, with what is wrong, and keep no others up."""
+    """Exchanges with their prompts, but for those that were deleted meanwhile, and those that are damaged.
+
+    These count as read, with what is wrong, and keep no others up.
+    """
     try:
         return list(prompts.of(some, exchanges.load_many(trace, some)))
-    except DamagedError as error:
+    except (DamagedError, NotFoundError) as error:
         if len(some) > 1:
             return [found for number in some for found in _whole(trace, prompts, (number,))]
+        if isinstance(error, NotFoundError):
+            return []
         state = State(exchange_rows.of_exchange(trace, some[0]).state)
         sessions.save(trace, [Reading(exchange_id=some[0], state=state, error=str(error))], [], READER_VERSION)
         return []

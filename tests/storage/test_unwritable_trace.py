@@ -91,6 +91,6 @@ def test_a_locked_trace_is_shown_as_last_read(path: Path, caplog: pytest.LogCapt
 
 def test_a_fault_of_ours_does_not_give_way(path: Path) -> None:
     """Only what another try can mend is passed over."""
-    row = IdealRow(exchange_id=ExchangeId(99), ledger_version=1, prompt_tokens=1, ideal_tokens=1)
+    row = IdealRow(exchange_id=ExchangeId(1), ledger_version=1, prompt_tokens=1, ideal_tokens=1)
     with Trace.open(path) as trace, pytest.raises(sa.exc.IntegrityError):
-        derived.kept(trace, lambda: reuse_rows.save(trace, [row]))
+        derived.kept(trace, lambda: reuse_rows.save(trace, [row, row]))
