@@ -39,6 +39,7 @@ COMMANDS: tuple[Listed, ...] = (
     Listed("simulate", "cli.simulate:simulate", "Be a model server with a real prefix cache and known timing.", "Replay"),
     Listed("verify", "cli.verify:verify", "Rebuild every body and check it against its sha256.", "Keep"),
     Listed("reread", "cli.reread:reread", "Derive calls, sessions and threads again from the bytes.", "Keep"),
+    Listed("merge", "cli.merge:merge", "Bring other traces into one.", "Keep"),
     Listed("gc", "cli.gc:gc", "Delete sessions and runs, or old ones, and give their space back.", "Keep"),
 )
 

@@ -49,6 +49,37 @@ def connect(path: Path, *, create: bool) -> sa.Engine:
         raise as_trace_error(path, error) from error
 
 
+def connect_to_read(path: Path) -> sa.Engine:
+    """An engine that changes nothing of a trace, whatever its schema: `has_present_schema` tells. TraceError: absent, no trace."""
+    try:
+        _check_header(path, empty_allowed=False)
+        return _engine(path, listener=lambda connection, _: _set_reading_pragmas(connection, path))
+    except OSError as error:
+        raise TraceError(f"{path} cannot be opened: {error.strerror}", hint="check the path and its permissions") from error
+
+
+def has_present_schema(engine: sa.Engine, path: Path) -> bool:
+    """Whether a trace need not be migrated before it is read. TraceError: newer, or never filled."""
+    with engine.connect() as connection:
+        found = _revision(connection)
+    if found is None:
+        raise TraceError(f"{path} has no tables: its recorder was killed while creating it", hint="leave it out")
+    if found not in REVISIONS:
+        raise _newer(path, found)
+    return found == REVISIONS[-1]
+
+
+def _set_reading_pragmas(connection: sqlite3.Connection, path: Path) -> None:
+    """Nothing is written, nor is what a killed recorder left in the write-ahead log put into the file when this closes."""
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size:  # else closing only removes the empty files that opening made
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+    connection.autocommit = True
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA query_only = ON")
+    connection.autocommit = False
+
+
 def _opened(path: Path, *, create: bool) -> sa.Engine:
     """The usual way; where that needs files beside the trace that cannot be made (read-only, full), as a file that nobody changes."""
     try:
@@ -117,7 +148,7 @@ class _Connection(sqlite3.Connection):
             self.autocommit = False
 
 
-def _engine(path: Path, *, is_frozen: bool = False) -> sa.Engine:
+def _engine(path: Path, *, is_frozen: bool = False, listener: Callable[[sqlite3.Connection, Any], None] | None = None) -> sa.Engine:
     url = sa.URL.create("sqlite", database=str(path))
     if is_frozen:
         url = sa.URL.create("sqlite", database=path.absolute().as_uri(), query={"mode": "ro", "immutable": "1", "uri": "true"})
@@ -127,7 +158,7 @@ def _engine(path: Path, *, is_frozen: bool = False) -> sa.Engine:
         pool_size=4,
         max_overflow=-1,
     )
-    sa.event.listen(engine, "connect", _set_pragmas)
+    sa.event.listen(engine, "connect", listener or _set_pragmas)
     return engine
 
 
@@ -159,14 +190,17 @@ def _brought_up_to_date(engine: sa.Engine, path: Path, *, create: bool) -> sa.En
         with engine.connect() as connection:
             found = _revision(connection)
         if found is not None and found not in REVISIONS:
-            known = f"schema {found}, this one knows {REVISIONS[-1]}"
-            raise TraceError(f"{path} was written by a newer Playhead ({known})", hint="upgrade playhead")
+            raise _newer(path, found)
         if found != REVISIONS[-1]:
             _migrate(engine, create=create)
     except BaseException:
         engine.dispose()
         raise
     return engine
+
+
+def _newer(path: Path, found: str) -> TraceError:
+    return TraceError(f"{path} was written by a newer Playhead (schema {found}, this one knows {REVISIONS[-1]})", hint="upgrade playhead")
 
 
 def _revision(connection: sa.Connection) -> str | None:

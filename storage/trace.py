@@ -32,10 +32,15 @@ class Trace:
             raise TraceError(f"traces at {text.partition('://')[0]}:// are not supported yet", hint="give the path of a file")
         engine = database.connect(Path(text).expanduser(), create=create)
         try:
-            return cls(text, engine, _codec(engine))
+            return cls.on(text, engine)
         except BaseException:
             engine.dispose()
             raise
+
+    @classmethod
+    def on(cls, location: str, engine: sa.Engine) -> "Trace":
+        """A trace over an engine that is open. TraceError: it has lost what belongs to it as a whole."""
+        return cls(location, engine, _codec(engine))
 
     def is_in_place(self) -> bool:
         """Whether its path still names the file that was opened; no longer when that was deleted, moved or replaced."""

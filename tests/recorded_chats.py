@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from golden_server import Script, Visitor
@@ -56,11 +57,15 @@ def exchange(session: int, turn: int, *, gap_ms: int = 20) -> Exchange:
 
 def write(path: Path, *, sessions: int = 2, turns: int = 3) -> None:
     """A trace of `sessions` sessions of `turns` turns, read."""
+    write_turns(path, [(session, turn) for session in range(1, sessions + 1) for turn in range(1, turns + 1)])
+
+
+def write_turns(path: Path, which: Iterable[tuple[int, int]]) -> None:
+    """A trace of these turns, each by its session and number, read."""
     with Trace.open(path, create=True) as trace:
         writer = Writer(trace, wire.split)
-        for session in range(1, sessions + 1):
-            for turn in range(1, turns + 1):
-                writer.put(exchange(session, turn))
+        for session, turn in which:
+            writer.put(exchange(session, turn))
         writer.close()
         reading.catch_up(trace)
 
