@@ -1,13 +1,15 @@
 """`playhead run -- CMD...`: runs a command and records everything it says to its models."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cli import console, options
+from cli import console, ending, options
+from storage.records import REDACTED
 
 if TYPE_CHECKING:
+    from storage.trace import Trace
     from tracer.addon import Recorder
     from tracer.proxy import Listener
     from tracer.recipes import Pointing
@@ -15,10 +17,22 @@ if TYPE_CHECKING:
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--upstream", "given", multiple=True, metavar="URL", help="Where to send requests. [the three big providers]")
+@options.allow_host_option
+@options.secret_path_option
+@click.option("--quiet", "-q", is_flag=True, help="Say only what goes wrong.")
 @options.trace_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 @click.pass_context
-def run(context: click.Context, given: tuple[str, ...], trace: str | None, command: tuple[str, ...]) -> None:
+def run(
+    context: click.Context,
+    *,
+    given: tuple[str, ...],
+    names: tuple[str, ...],
+    secret_path: str | None,
+    quiet: bool,
+    trace: str | None,
+    command: tuple[str, ...],
+) -> None:
     """Run a command and record everything it says to its models.
 
     The command gets the terminal, its signals and its exit code as without playhead. Known agents (Claude Code, Codex, opencode, aider,
@@ -28,41 +42,85 @@ def run(context: click.Context, given: tuple[str, ...], trace: str | None, comma
     \b
     Example: playhead run -- claude -p "fix the failing test"
     """
-    from tracer import upstreams
+    import os
 
-    wanted = upstreams.chosen(given)
+    from tracer import child, upstreams
+
+    with options.usage():
+        wanted = upstreams.chosen(given)
+    allowed, secret = options.allowed_names(names), options.secret_path(secret_path)
+    child.check(command[0], os.environ.get("PATH"))
     with options.open_trace(trace, create=True) as opened:
         import asyncio
 
         from tracer.proxy import Settings
         from tracer.recording import record
 
-        async def until_ended(listeners: "tuple[Listener, ...]", recorder: "Recorder") -> int:
-            return await _child(command, listeners, recorder)
+        async def until_ended(listeners: "tuple[Listener, ...]", recorder: "Recorder") -> "Ran":
+            return await _child(command, listeners, recorder, say=_silent if quiet else _tell, secret=secret)
 
-        code = asyncio.run(record(opened, Settings(upstreams=wanted), until_ended, tell=_tell))
-    context.exit(code or 0)
+        ran = asyncio.run(record(opened, Settings(upstreams=wanted, names=allowed, secret=secret), until_ended, tell=_tell))
+        assert ran
+        if not quiet:
+            _say_what_was_recorded(opened, ran, command, is_default=trace is None or trace == os.environ.get("PLAYHEAD_TRACE"))
+    context.exit(ran.code)
 
 
-async def _child(command: Sequence[str], listeners: "tuple[Listener, ...]", recorder: "Recorder") -> int:
-    """The command, pointed at the listeners, from its start to its end; its exit code."""
+class Ran(NamedTuple):
+    """A command that has ended: its process id, when it was started (Unix-epoch ns), its exit code."""
+
+    pid: int
+    since_ns: int
+    code: int
+
+
+async def _child(
+    command: Sequence[str], listeners: "tuple[Listener, ...]", recorder: "Recorder", *, say: Callable[[str], None], secret: str | None
+) -> Ran:
+    """The command, pointed at the listeners, from its start to its end."""
     import os
+    import time
 
     from tracer import recipes
     from tracer.child import Child
 
     found = recipes.pointing(command, recipes.bases([(each.url, each.upstream) for each in listeners]), os.environ)
-    _say_what_was_set(command, found)
+    say(_what_was_set(command, found, secret))
+    since_ns = time.time_ns()
     child = Child(recipes.with_arguments(command, found.arguments), {**os.environ, **dict(found.variables)})
     recorder.client(child.pid, command)
-    return await child.ended()
+    return Ran(child.pid, since_ns, await child.ended())
 
 
-def _say_what_was_set(command: Sequence[str], found: "Pointing") -> None:
+def _what_was_set(command: Sequence[str], found: "Pointing", secret: str | None) -> str:
+    """Names and values, but for secrets; a configuration is shown by its name."""
     from tracer.recipes import agent_of
+    from tracer.redaction import masked
 
-    shown = [f"{name}={console.plain(value)}" for name, value in found.variables if name != "no_proxy"] + list(found.arguments)
-    console.say(f"playhead: recording {agent_of(command) or console.plain(command[0])}; set {' '.join(shown)}")
+    def shown(value: str) -> str:
+        return console.plain(masked(value.replace(secret, REDACTED) if secret else value))
+
+    variables = [name if value.startswith("{") else f"{name}={shown(value)}" for name, value in found.variables if name != "no_proxy"]
+    return f"recording {agent_of(command) or console.plain(masked(command[0]))}; set {' '.join([*variables, *map(shown, found.arguments)])}"
+
+
+_MOST_READ = 20_000
+"""In a trace with more exchanges than this the summary does not wait for a reader to go through them."""
+
+
+def _say_what_was_recorded(trace: "Trace", ran: Ran, command: tuple[str, ...], *, is_default: bool) -> None:
+    from storage import outcomes
+    from tracer import reading
+
+    if outcomes.count(trace) <= _MOST_READ:
+        reading.catch_up(trace)
+    outcome = outcomes.of_command(trace, ran.pid, ran.since_ns)
+    for line in ending.lines(outcome, trace.location, program=ending.program_of(command), code=ran.code, is_default=is_default):
+        _tell(line)
+
+
+def _silent(text: str) -> None:
+    """Says nothing."""
 
 
 def _tell(text: str) -> None:

@@ -135,6 +135,12 @@ class Redaction:
         return " ".join(shown)
 
 
+def masked(text: str) -> str:
+    """A text or URL to be shown to the user, with everything that looks like a key masked."""
+    unkeyed = Redaction(b"")  # no fingerprint is made of a text
+    return unkeyed.url(text) if "://" in text else unkeyed.text(text)
+
+
 def _is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(unquote(name)) is not None and name.lower() not in KEPT_QUERY and name != "k"
 
