@@ -124,14 +124,15 @@ def _key(variable: str | None) -> str | None:
 def _plan(trace: Any, sessions: tuple[str, ...], *, only_turns: bool) -> tuple["Plan", dict[Any, Any]]:
     """What to send, and the recorded exchanges by id. Raises PlayheadError when there is nothing."""
     from replay.plan import plan
-    from storage import exchanges, ids
+    from storage import exchanges, ids, lineage
     from storage.errors import PlayheadError
     from tracer import reading
 
     reading.catch_up(trace)
     numbers = [ids.parse(trace, text, "s")[1] for text in sessions]
     rows = exchanges.listing(trace, sessions=numbers)
-    made = plan(rows, without_side_calls={row.kind for row in rows} - {"turn"} if only_turns else ())
+    links = lineage.links(trace)
+    made = plan(rows, links=links, without_side_calls={row.kind for row in rows} - {"turn"} if only_turns else ())
     if not made.turns and made.left_out:
         reasons = "; ".join(f"{number} x {_reason(reason)}" for reason, number in made.left_out.items())
         raise PlayheadError(f"nothing is left to replay, left out: {reasons}", hint="see them: playhead exchanges")
@@ -163,6 +164,7 @@ def _times(figure: int | None, copies: int) -> int | None:
 def _say_plan(plan: "Plan", how: "Options", as_json: bool) -> None:
     """`--dry-run`."""
     counts = _counts(plan, how)
+    _say_wholes(counts)
     if as_json:
         console.document(counts)
         return
@@ -177,6 +179,13 @@ def _say_plan(plan: "Plan", how: "Options", as_json: bool) -> None:
     rows += [("left out: " + _reason(reason), console.count(number)) for reason, number in plan.left_out.items()]
     rows += [("edit: " + edit["edit"], _edit(edit)) for edit in counts["edits"]]
     console.table(rows, [console.Column(title="would be sent", whole=True), "to " + how.edits.target])
+
+
+def _say_wholes(counts: dict[str, Any]) -> None:
+    """That requests are sent otherwise than they were: with all that their server held."""
+    for edit in counts["edits"]:
+        if edit["edit"] in ("whole_input", "whole_history"):
+            console.say(edit["to"])
 
 
 def _reason(reason: str) -> str:
@@ -199,6 +208,7 @@ def _announce(plan: "Plan", how: "Options") -> None:
     )
     for reason, number in plan.left_out.items():
         console.say(f"left out: {number} x {_reason(reason)}")
+    _say_wholes(counts)
     aborted = counts["plan"]["aborted_when_recorded"]
     if aborted:
         console.say(f"{aborted} x cut short when recorded: played to the end, without a recorded length")

@@ -7,13 +7,14 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from storage.records import ExchangeId, ExchangeRow, State
+from storage.records import ExchangeId, ExchangeRow, State, Transport
 
 LEFT_OUT = {
     "unread": "no model call (unknown traffic, probes, upgrades)",
-    "websocket": "sent over a WebSocket",
+    "prewarm": "prewarm over a WebSocket: asks for no answer, and over HTTP there is always one",
+    "before_unknown": "goes on from an answer that the trace does not hold",
     "in_flight": "still in flight when the trace was read",
     "no_answer": "failed without an answer",
     "refused": "answered with an error status",
@@ -42,6 +43,10 @@ class PlannedTurn:
     prompt_tokens: int | None
     output_tokens: int | None
     """As recorded; None where the recording does not say."""
+    over_websocket: bool = False
+    """Recorded as a message on a WebSocket: it is sent as a POST, with all of its input."""
+    lineage: tuple[ExchangeId, ...] = ()
+    """What it goes on from, oldest first: the request holds only what is new, and is made whole before it is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,22 +76,40 @@ class Plan:
         """sha256 of what would be sent and in what dependence: equal for two runs that play the same thing."""
         digest = hashlib.sha256()
         for turn in self.turns:
-            digest.update(f"{turn.source} {turn.request_sha256} {turn.after} {turn.gap_ns}\n".encode())
+            before = f" {turn.lineage}" if turn.lineage else ""
+            digest.update(f"{turn.source} {turn.request_sha256} {turn.after} {turn.gap_ns}{before}\n".encode())
         return digest.hexdigest()
 
 
-def plan(rows: Sequence[ExchangeRow], *, without_side_calls: Iterable[str] = ()) -> Plan:
+type Links = Mapping[ExchangeId, ExchangeId | None]
+"""Of each exchange that names an answer it goes on from: which exchange gave it; None where the trace does not hold it."""
+
+
+def plan(rows: Sequence[ExchangeRow], *, links: Links | None = None, without_side_calls: Iterable[str] = ()) -> Plan:
     """The plan of recorded exchanges. `without_side_calls`: kinds to leave out (none by default: they were part of the load)."""
     dropped = frozenset(without_side_calls)
-    reasons = {row.id: _left_out(row, dropped) for row in rows}
+    lineages = {row.id: _lineage(row.id, links or {}) for row in rows}
+    reasons = {row.id: _left_out(row, dropped) or ("before_unknown" if lineages[row.id] is None else None) for row in rows}
     by_id = {row.id: row for row in rows}
     kept = {row.id for row in rows if reasons[row.id] is None}
     by_session: dict[int, list[ExchangeRow]] = {}
     for row in sorted(rows, key=_order):
         if row.id in kept and row.session is not None:
             by_session.setdefault(row.session, []).append(row)
-    sessions = tuple(_session(members, by_id, kept) for members in by_session.values())
+    sessions = tuple(_session(members, by_id, kept, lineages) for members in by_session.values())
     return Plan(sessions=sessions, left_out=dict(Counter(reason for reason in reasons.values() if reason)))
+
+
+def _lineage(number: ExchangeId, links: Links) -> tuple[ExchangeId, ...] | None:
+    """What an exchange goes on from, oldest first; None where some of it is not known."""
+    found: list[ExchangeId] = []
+    while number in links:
+        before = links[number]
+        if before is None or before in found:
+            return None
+        found.append(before)
+        number = before
+    return tuple(reversed(found))
 
 
 _SENDABLE = re.compile(r"[!-~]+")
@@ -94,10 +117,10 @@ _SENDABLE = re.compile(r"[!-~]+")
 
 def _left_out(row: ExchangeRow, dropped: frozenset[str]) -> str | None:
     """Why a row is not sent again; None when it is."""
-    if row.dialect is None or row.session is None or row.method != "POST":
-        return "websocket" if row.transport == "ws" else "unread"
-    if row.transport == "ws":
-        return "websocket"
+    if row.dialect is None or row.session is None or (row.method != "POST" and row.transport != Transport.WS):
+        return "unread"
+    if row.transport == Transport.WS and row.kind == "prewarm":
+        return "prewarm"
     if row.state == State.IN_FLIGHT:
         return "in_flight"
     if row.status is None:
@@ -115,14 +138,20 @@ def _order(row: ExchangeRow) -> tuple[int, int]:
     return row.started_ns, row.id
 
 
-def _session(members: list[ExchangeRow], by_id: Mapping[ExchangeId, ExchangeRow], kept: set[ExchangeId]) -> PlannedSession:
+def _session(
+    members: list[ExchangeRow],
+    by_id: Mapping[ExchangeId, ExchangeRow],
+    kept: set[ExchangeId],
+    lineages: Mapping[ExchangeId, tuple[ExchangeId, ...] | None],
+) -> PlannedSession:
     """`members` in order of start, at least one."""
     arrival_ns = members[0].started_ns
     ended: list[ExchangeRow] = []
     turns = []
     for row in members:
         after = _resolved(row, by_id, kept) or _anchor(row, ended)
-        turns.append(_turn(row, after, _gap_ns(row, after, by_id, arrival_ns)))
+        turn = _turn(row, after, _gap_ns(row, after, by_id, arrival_ns))
+        turns.append(replace(turn, lineage=lineages[row.id] or ()))
         ended.append(row)
     assert members[0].session is not None
     return PlannedSession(
@@ -146,6 +175,7 @@ def _turn(row: ExchangeRow, after: tuple[ExchangeId, ...], gap_ns: int) -> Plann
         request_sha256=row.request_sha256,
         prompt_tokens=row.usage.prompt,
         output_tokens=row.usage.output if row.state == State.COMPLETE else None,
+        over_websocket=row.transport == Transport.WS,
     )
 
 

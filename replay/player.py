@@ -14,7 +14,7 @@ from replay import edits, sender
 from replay.edits import Edits
 from replay.schedule import Lane, ScheduledTurn
 from replay.stamping import StampedConnection
-from storage import exchanges
+from replay.wholes import Recorded
 from storage.records import Exchange, ExchangeId, Replayed, Request, RunId
 from storage.trace import Trace, secret
 from storage.writer import Writer
@@ -58,10 +58,11 @@ class Played:
 
 
 class Keeper:
-    """Puts what was heard into the trace, secrets masked. Blocks: for threads."""
+    """Gives what was recorded and puts what was heard into the trace, secrets masked. Blocks: for threads."""
 
     def __init__(self, trace: Trace, writer: Writer, run: RunId, clock: Clock) -> None:
-        self.trace, self._writer, self._run, self._clock = trace, writer, run, clock
+        self.recorded = Recorded(trace)
+        self._writer, self._run, self._clock = writer, run, clock
         self._redaction = Redaction(secret(trace))
         self._unflushed_bytes = 0
 
@@ -109,15 +110,15 @@ class Player:
         turn, key = scheduled.turn, (lane.session, lane.copy)
         if _is_due(self._played.get(key, ())):
             self._keeper.put(self._played.pop(key, ()))
-        recorded = exchanges.load(self._keeper.trace, turn.source).request
         try:
-            request = edits.edited(recorded, self._edits, turn, lane.copy)
+            request = edits.edited(self._keeper.recorded.request(turn), self._edits, turn, lane.copy)
             return Prepared(slot, key, turn.source, self._keeper.masked(request), sender.message(request))
         except edits.UnfitError as error:
             reason = "its body cannot carry the declared edits: " + error.why
         except ValueError as error:
             reason = str(error)
         # One odd request is a failed turn, not the end of the others.
+        recorded = self._keeper.recorded.as_it_was(turn)
         meant = replace(recorded, url=edits.addressed(recorded, self._edits.target))
         return Prepared(slot, key, turn.source, self._keeper.masked(meant), None, reason)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
-from replay import counters, edits, engine, schedule, sender, served
+from replay import counters, edits, engine, schedule, sender, served, wholes
 from replay.edits import Edits
 from replay.plan import Plan
 from replay.player import Keeper, Player
@@ -84,7 +84,7 @@ def settings(plan: Plan, options: Options) -> dict[str, Any]:
             "aborted_when_recorded": sum(turn.aborted for turn in plan.turns) * options.copies,
         },
         "policy": edits.policy(options.edits, pace),
-        "edits": edits.declared(options.edits),
+        "edits": [*edits.declared(options.edits), *wholes.declared(plan.turns * options.copies)],
         "playhead": metadata.version("playhead"),
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -123,9 +123,10 @@ def replay(trace: Trace, plan: Plan, sources: Mapping[ExchangeId, ExchangeRow], 
 def _check(trace: Trace, plan: Plan, declared: Edits) -> None:
     """Whether any turn can carry the declared edits; the first that can ends the search. Raises the first UnfitError when none can."""
     refused: edits.UnfitError | None = None
+    recorded = wholes.Recorded(trace)
     for turn in plan.turns:
         try:
-            edits.edited(exchanges.load(trace, turn.source).request, declared, turn, 0)
+            edits.edited(recorded.request(turn), declared, turn, 0)
         except edits.UnfitError as error:
             refused = refused or error
         else:

@@ -70,8 +70,9 @@ def test_an_overlap_with_a_dependency_is_no_negative_gap() -> None:
         ({"dialect": None}, "unread"),
         ({"session": None}, "unread"),
         ({"method": "GET"}, "unread"),
-        ({"transport": "ws"}, "websocket"),
-        ({"transport": "ws", "dialect": None}, "websocket"),
+        ({"transport": "ws", "method": "GET"}, None),
+        ({"transport": "ws", "method": "GET", "kind": "prewarm"}, "prewarm"),
+        ({"transport": "ws", "method": "GET", "dialect": None}, "unread"),
         ({"state": "in_flight", "ended_ns": None}, "in_flight"),
         ({"state": "error", "status": None}, "no_answer"),
         ({"state": "client_aborted", "status": None}, "never_began"),
@@ -88,6 +89,23 @@ def test_what_is_not_sent_again_is_counted_by_its_reason(changed: dict[str, obje
     made = plan([row(1, 0, 100, **changed)])
     assert made.left_out == ({reason: 1} if reason else {})
     assert len(made.turns) == (0 if reason else 1)
+
+
+def test_what_goes_on_from_an_answer_has_its_lineage() -> None:
+    """Oldest first, over what is itself left out; where some of it is not known the turn cannot be sent."""
+    socket = {"transport": "ws", "method": "GET"}
+    rows = [
+        row(1, 0, 10, kind="prewarm", **socket),
+        row(2, 20, 30, (1,), **socket),
+        row(3, 40, 50, (2,), **socket),
+        row(4, 60, 70, (3,)),
+        row(5, 80, 90, (4,)),
+    ]
+    links = {ExchangeId(2): ExchangeId(1), ExchangeId(3): ExchangeId(2), ExchangeId(5): None}
+    made = plan(rows, links=links)
+    assert [(turn.source, turn.over_websocket, turn.lineage) for turn in made.turns] == [(2, True, (1,)), (3, True, (1, 2)), (4, False, ())]
+    assert made.left_out == {"prewarm": 1, "before_unknown": 1}
+    assert made.fingerprint != plan(rows[:4], links={ExchangeId(3): ExchangeId(2)}).fingerprint
 
 
 def test_an_aborted_answer_is_played_to_its_end_without_a_recorded_length() -> None:

@@ -10,47 +10,20 @@ from typing import Any
 
 import pytest
 from simulated import FAST, post, running
-from websocket_ends import CLOSE, DEFLATE, PING, Client, closing, create
+from websocket_ends import CLOSE, PING, closing, create
+from websocket_talk import Talk
 
 from replay.simulator.prepare import Settings
-from tracer.frames import FrameReader, Message, Opcode
+from tracer.frames import Opcode
 
 COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 TOOL = {"type": "function", "name": "shell", "description": "Runs a command.", "parameters": COMMAND}
 
 
-class Talk:
-    """A client that reads the server's messages."""
-
-    def __init__(self, port: int, *, deflates: bool = False) -> None:
-        self.client = Client(f"http://127.0.0.1:{port}", deflates=deflates)
-        self._reader = FrameReader(deflates=DEFLATE.encode().lower() in self.client.head.lower())
-        self._heard = self._reader.feed(0, self.client.got)
-
-    def hear(self) -> Message:
-        while not self._heard:
-            data = self.client.socket.recv(65536)
-            assert data, "closed"
-            self._heard += self._reader.feed(0, data)
-        return self._heard.pop(0)
-
-    def ask(self, text: bytes) -> list[dict[str, Any]]:
-        """What the server says to a request, to its last word."""
-        self.client.say(text)
-        return self.rest()
-
-    def rest(self) -> list[dict[str, Any]]:
-        """To the next last word."""
-        said: list[dict[str, Any]] = []
-        while not said or said[-1]["type"] not in ("response.completed", "response.incomplete", "error"):
-            said.append(json.loads(self.hear().payload))
-        return said
-
-
 @pytest.fixture
 def talk() -> Iterator[Talk]:
     with running() as port:
-        found = Talk(port)
+        found = Talk(f"http://127.0.0.1:{port}")
         yield found
         found.client.socket.close()
 
@@ -66,7 +39,7 @@ def test_a_conversation(tmp_path: Path, deflates: bool) -> None:
     """Prewarm, turn, turn: each goes on from what is held, and the prompt is the one that HTTP sends whole; the log names the messages."""
     truth = tmp_path / "truth.jsonl"
     with running(replace(FAST, truth=truth)) as port:
-        talk = Talk(port, deflates=deflates)
+        talk = Talk(f"http://127.0.0.1:{port}", deflates=deflates)
         words = "go on " * 200
         warm_text = create(1, input=[], generate=False, instructions=words, tools=[TOOL])
         warm = talk.ask(warm_text)
@@ -120,7 +93,7 @@ def test_a_client_that_leaves_is_noted(tmp_path: Path) -> None:
     truth = tmp_path / "truth.jsonl"
     slow = Settings(timing=replace(FAST.timing, decode_tps=5), truth=truth, script="plain")
     with running(slow) as port:
-        talk = Talk(port)
+        talk = Talk(f"http://127.0.0.1:{port}")
         talk.client.say(create(1))
         while json.loads(talk.hear().payload)["type"] != "response.output_text.delta":
             pass
