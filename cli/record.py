@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import console, options
+from cli import console, keeping, options
 
 if TYPE_CHECKING:
     from tracer.proxy import Listener, Settings
@@ -31,6 +31,7 @@ _VARIABLES = {
 )
 @options.allow_host_option
 @options.secret_path_option
+@keeping.options
 @options.trace_option
 @options.json_option
 def record(
@@ -41,6 +42,8 @@ def record(
     on_record_error: str,
     names: tuple[str, ...],
     secret_path: str | None,
+    keep_for: int | None,
+    keep_within: int | None,
     trace: str | None,
     as_json: bool,
 ) -> None:
@@ -65,7 +68,8 @@ def record(
             announce(listeners, opened.location, as_json=as_json)
             await stop.wait()
 
-        asyncio.run(recording(opened, settings, until_stopped, tell=_tell, stops_when_broken=on_record_error == "stop"))
+        with keeping.kept_small(opened.location, keep_for, keep_within, tell=_tell):
+            asyncio.run(recording(opened, settings, until_stopped, tell=_tell, stops_when_broken=on_record_error == "stop"))
 
 
 def _settings(given: tuple[str, ...], listen: str | None, allow_remote: bool) -> "Settings":
