@@ -5,12 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-<<<<<<< HEAD
-from cli import console, ending, options
+from cli import console, ending, keeping, options
 from storage.records import REDACTED
-=======
-from cli import console, keeping, options
->>>>>>> 3713c07 (A recorder keeps its trace within an age and a size; a guide to keeping traces small)
 
 if TYPE_CHECKING:
     from storage.trace import Trace
@@ -21,13 +17,10 @@ if TYPE_CHECKING:
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--upstream", "given", multiple=True, metavar="URL", help="Where to send requests. [the three big providers]")
-<<<<<<< HEAD
 @options.allow_host_option
 @options.secret_path_option
 @click.option("--quiet", "-q", is_flag=True, help="Say only what goes wrong.")
-=======
 @keeping.options
->>>>>>> 3713c07 (A recorder keeps its trace within an age and a size; a guide to keeping traces small)
 @options.trace_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 @click.pass_context
@@ -35,14 +28,11 @@ def run(
     context: click.Context,
     *,
     given: tuple[str, ...],
-<<<<<<< HEAD
     names: tuple[str, ...],
     secret_path: str | None,
     quiet: bool,
-=======
     keep_for: int | None,
     keep_within: int | None,
->>>>>>> 3713c07 (A recorder keeps its trace within an age and a size; a guide to keeping traces small)
     trace: str | None,
     command: tuple[str, ...],
 ) -> None:
@@ -72,17 +62,12 @@ def run(
         async def until_ended(listeners: "tuple[Listener, ...]", recorder: "Recorder") -> "Ran":
             return await _child(command, listeners, recorder, say=_silent if quiet else _tell, secret=secret)
 
-<<<<<<< HEAD
-        ran = asyncio.run(record(opened, Settings(upstreams=wanted, names=allowed, secret=secret), until_ended, tell=_tell))
+        with keeping.kept_small(opened.location, keep_for, keep_within, tell=_tell):
+            ran = asyncio.run(record(opened, Settings(upstreams=wanted, names=allowed, secret=secret), until_ended, tell=_tell))
         assert ran
         if not quiet:
             _say_what_was_recorded(opened, ran, command, is_default=trace is None or trace == os.environ.get("PLAYHEAD_TRACE"))
     context.exit(ran.code)
-=======
-        with keeping.kept_small(opened.location, keep_for, keep_within, tell=_tell):
-            code = asyncio.run(record(opened, Settings(upstreams=wanted), until_ended, tell=_tell))
-    context.exit(code or 0)
->>>>>>> 3713c07 (A recorder keeps its trace within an age and a size; a guide to keeping traces small)
 
 
 class Ran(NamedTuple):
