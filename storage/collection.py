@@ -122,6 +122,7 @@ def collect(connection: sa.Connection, pace: Pace) -> Collected:
     """Deletes what nothing refers to. Each kind is searched for when the one that referred to it has gone."""
     found = {name: _collect(connection, name, pace) for name in _TABLES}
     _collect_signals(connection, pace)
+    _collect_media(connection, pace)
     _collect_leases(connection, pace)
     return Collected(**found)
 
@@ -152,6 +153,13 @@ def _collect_signals(connection: sa.Connection, pace: Pace) -> None:
     if connection.exec_driver_sql(f"{unused} LIMIT 1").first():
         with pace.step(connection):
             connection.exec_driver_sql(f"DELETE FROM signal_values WHERE id IN ({unused})")
+
+
+def _collect_media(connection: sa.Connection, pace: Pace) -> None:
+    """What is known of the images and files of elements that are gone."""
+    with pace.step(connection):
+        connection.exec_driver_sql("DELETE FROM element_media WHERE element_id NOT IN (SELECT id FROM elements)")
+        connection.exec_driver_sql("DELETE FROM media WHERE id NOT IN (SELECT media_id FROM element_media)")
 
 
 def _collect_leases(connection: sa.Connection, pace: Pace) -> None:

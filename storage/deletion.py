@@ -57,6 +57,10 @@ def _let_go(connection: sa.Connection, pace: Pace) -> None:
     gone = "(SELECT exchange FROM temp.doomed)"
     with pace.step(connection):
         connection.exec_driver_sql(f"UPDATE calls SET retry_of = NULL WHERE retry_of IN {gone}")
+        for column in ("compaction_of", "compacted_by"):
+            connection.exec_driver_sql(f"UPDATE calls SET {column} = NULL WHERE {column} IN {gone}")
+        connection.exec_driver_sql(f"UPDATE threads SET joined_exchange_id = NULL WHERE joined_exchange_id IN {gone}")
+        connection.exec_driver_sql("UPDATE sessions SET forked_from_id = NULL WHERE forked_from_id IN temp.doomed_sessions")
         connection.exec_driver_sql(f"UPDATE threads SET parent_exchange_id = NULL WHERE parent_exchange_id IN {gone}")
         connection.exec_driver_sql(
             "UPDATE threads SET parent_thread_id = NULL WHERE session_id NOT IN temp.doomed_sessions"

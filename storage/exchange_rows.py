@@ -42,7 +42,7 @@ def _query(*, with_replays: bool) -> sa.Select[Any]:
             c.prompt_tokens, c.cached_tokens, c.cache_written_tokens, c.output_tokens, c.reasoning_tokens,
             c.stop, c.streamed, sa.func.coalesce(c.error, sa.case((e.status.is_(None), e.failure_message))), e.request_bytes,
             e.request_sha256, e.response_bytes, e.response_sha256, e.chunks,
-            r.run_id, r.source_exchange_id, r.copy, r.ready_ns, c.after, c.gap_ns,
+            r.run_id, r.source_exchange_id, r.copy, r.ready_ns, c.after, c.gap_ns, c.tool_ns, c.human_ns, c.harness_ns,
         )
         .select_from(found.outerjoin(threads, t.id == thread))
         .order_by(e.started_ns, e.id)
@@ -118,7 +118,7 @@ def _row(row: Sequence[Any]) -> ExchangeRow:
     after = _after(row[43]) if row[43] else ()
     found = _MutableRow(
         *row[:20], marks, usage, stop, _STREAMED[streamed], error,
-        request_bytes, request_sha256.hex(), response_bytes, response_sha256.hex(), *row[38:43], after, row[44],
+        request_bytes, request_sha256.hex(), response_bytes, response_sha256.hex(), *row[38:43], after, *row[44:48],
     )  # fmt: skip
     found.__class__ = ExchangeRow
     return found  # type: ignore[no-any-return]

@@ -91,6 +91,16 @@ def unread(trace: Trace, reader_version: int) -> list[ExchangeId]:
     return [ExchangeId(number) for number, ended_ns, lease in rows if ended_ns is not None or lease not in living]
 
 
+def starts(trace: Trace, ids: Sequence[ExchangeId]) -> dict[ExchangeId, int]:
+    """When these exchanges started, Unix-epoch ns; those that do not exist are left out."""
+    found: dict[ExchangeId, int] = {}
+    with trace.engine.connect() as connection:
+        for some in batched(ids, _BATCH):
+            rows = connection.execute(sa.select(exchanges.c.id, exchanges.c.started_ns).where(exchanges.c.id.in_(some)))
+            found.update((ExchangeId(row.id), row.started_ns) for row in rows)
+    return found
+
+
 def _one[Found](trace: Trace, exchange_id: ExchangeId, read: _Read[Found]) -> Found:
     with trace.engine.connect() as connection:
         row = connection.execute(_ROWS, {"ids": [exchange_id]}).first()

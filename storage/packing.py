@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from storage.records import Arrival, Headers
+from storage.records import Arrival, Headers, ToolTime
 
 if TYPE_CHECKING or sys.version_info < (3, 14):
     from backports import zstd
@@ -151,3 +151,20 @@ def unpack_headers(blob: bytes) -> Headers:
 def pack_ids(ids: Sequence[int]) -> str | None:
     """Exchange ids as text with commas; None for none."""
     return ",".join(map(str, ids)) if ids else None
+
+
+def pack_tools(tools: Sequence[ToolTime]) -> str | None:
+    """Times of tool calls as JSON; None for none."""
+    if not tools:
+        return None
+    rows = [{"call": tool.call_id, "name": tool.name, "ms": tool.took_ns / 1e6, "source": tool.source} for tool in tools]
+    return orjson.dumps(rows).decode()
+
+
+def unpack_tools(text: str | None) -> tuple[ToolTime, ...]:
+    """The times again; ValueError when the text is damaged."""
+    try:
+        rows = orjson.loads(text) if text else ()
+        return tuple(ToolTime(row["call"], row["name"], round(row["ms"] * 1e6), row["source"]) for row in rows)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"times of tools are damaged: {error}") from error

@@ -5,7 +5,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from storage.records import ExchangeId, Placement
+from storage.packing import unpack_tools
+from storage.records import ExchangeId, Gap, Placement
 from storage.schema import calls, exchanges, sessions, threads
 from storage.trace import Trace
 
@@ -18,6 +19,7 @@ _PLACED = (
         threads.c.key.label("thread_key"),
         threads.c.agent,
         threads.c.parent_exchange_id,
+        threads.c.parent_call,
         _parent.c.key.label("parent_thread_key"),
     )
     .select_from(
@@ -48,6 +50,10 @@ def _placement(row: sa.Row[Any]) -> Placement:
         agent=row.agent,
         parent_thread_key=row.parent_thread_key,
         parent_exchange_id=row.parent_exchange_id,
+        parent_call=row.parent_call,
+        compaction_of=row.compaction_of,
+        compacted_by=row.compacted_by,
+        gap=Gap(tool_ns=row.tool_ns, human_ns=row.human_ns, harness_ns=row.harness_ns, tools=unpack_tools(row.tools)),
         after=tuple(ExchangeId(int(number)) for number in row.after.split(",")) if row.after else (),
         gap_ns=row.gap_ns,
         retry_of=row.retry_of,

@@ -213,6 +213,36 @@ class Reading:
     """(name, value) of everything on the wire that may say who sent this."""
 
 
+@dataclass(frozen=True, slots=True)
+class ToolTime:
+    """How long one tool call took. `source`: `header`, the agent's own measure, or `thread`, the sub-agent that it started."""
+
+    call_id: str | None
+    name: str
+    took_ns: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """What a call shows of a sub-agent. `mode`: `foreground` (its parent waited) or `background`; `is_joined`: its result is here."""
+
+    thread_key: str
+    mode: str
+    is_joined: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Whose time a gap was. Parts that are not known are None; a tool's time is the agent's own measure where it sent one."""
+
+    tool_ns: int | None = None
+    human_ns: int | None = None
+    harness_ns: int | None = None
+    tools: tuple[ToolTime, ...] = ()
+    """Each tool call answered here, parallel ones side by side, as far as it is known how long it took."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """Where one call belongs, with the evidence. Keys are stable names: the same traffic read again gives the same keys."""
@@ -229,14 +259,37 @@ class Placement:
     """What the thread runs: `main`, or a sub-agent's type or name."""
     parent_thread_key: str | None = None
     parent_exchange_id: ExchangeId | None = None
+    parent_call: str | None = None
+    """Id of the tool call that started the thread; None while equal ones cannot be told apart, and where there was none."""
+    forked_from: str | None = None
+    """Key of the session whose conversation this one goes on with under an id of its own."""
+    joins: tuple[Join, ...] = ()
+    compaction_of: ExchangeId | None = None
+    """The thread's last turn with the old history, where a compaction lies between it and this turn."""
+    compacted_by: ExchangeId | None = None
+    """The call that made the summary."""
     after: tuple[ExchangeId, ...] = ()
     """What had to be complete before this could start: the thread's previous turn, joined sub-agents, the call that spawned it."""
     gap_ns: int | None = None
     """From the latest end among `after` to this start."""
+    gap: Gap = Gap()
     retry_of: ExchangeId | None = None
     source: str = "unknown"
     """The evidence chosen: `header`, `body`, `prefix`, `process`, `label`, ..."""
     confidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Medium:
+    """An image or file that stood in a request. `sha256` and `size` are of the decoded bytes; pixels None: no image of a known form."""
+
+    sha256: bytes
+    kind: str
+    """`image`, `audio` or `file`."""
+    mime: str | None
+    size: int
+    width: int | None = None
+    height: int | None = None
 
 
 # ---- what the store gives back --------------------------------------------------------------------------------------
@@ -284,6 +337,10 @@ class ExchangeRow:
     """For a replayed exchange: Unix-epoch ns at which it was due."""
     after: tuple[ExchangeId, ...] = ()
     gap_ns: int | None = None
+    tool_ns: int | None = None
+    """Of the gap: whose time it was (see Gap)."""
+    human_ns: int | None = None
+    harness_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +361,8 @@ class SessionRow:
     cached_tokens: int | None
     output_tokens: int | None
     ideal_share: float | None
+    note: str | None = None
+    forked_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

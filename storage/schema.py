@@ -152,6 +152,8 @@ sessions = Table(
     Column("key", Text, nullable=False, unique=True),
     Column("name", Text, comment="given by the user"),
     Column("client", Text, comment="the agent's name"),
+    Column("forked_from_id", Big, comment="the session whose conversation it goes on with under an id of its own"),
+    Column("note", Text, comment="the user's"),
     comment="All threads of one agent run. A session that no call belongs to is not listed.",
 )
 
@@ -164,6 +166,9 @@ threads = Table(
     Column("agent", Text, comment="`main`, or a sub-agent's type or name"),
     Column("parent_thread_id", Big, ForeignKey("threads.id")),
     Column("parent_exchange_id", Big, ForeignKey("exchanges.id"), comment="the call that spawned it"),
+    Column("parent_call", Text, comment="id of the tool call in its answer; NULL: none, or one of several that are alike"),
+    Column("mode", Text, comment="`foreground`: its parent waited for it; `background`; NULL: not known"),
+    Column("joined_exchange_id", Big, comment="its parent's call that carries its result"),
     UniqueConstraint("session_id", "key"),
     comment="The turns of one agent or sub-agent.",
 )
@@ -200,6 +205,12 @@ calls = Table(
     Column("number", Integer, comment="place among the thread's calls of its kind, from 1"),
     Column("after", Text, comment="exchange ids with commas: what had to be complete before"),
     Column("gap_ns", Big, comment="from the latest end among `after` to the start"),
+    Column("tool_ns", Big, comment="of the gap: tools at work, by the agent's own measure where it sends one; NULL: not known"),
+    Column("human_ns", Big, comment="of the gap: until the user had said something"),
+    Column("harness_ns", Big, comment="of the gap: the agent's own program (back-off, handing results over)"),
+    Column("tools", Text, comment="JSON: [{call, name, ms, source}] of the tool calls answered here whose time is known"),
+    Column("compaction_of", Big, comment="first turn after a compaction: the thread's last with the old history"),
+    Column("compacted_by", Big, comment="the call that made the summary"),
     Column("retry_of", Big, ForeignKey("exchanges.id")),
     Column("source", Text, comment="the evidence chosen: `header`, `body`, `prefix`, ..."),
     Column("confidence", Float),
@@ -234,6 +245,42 @@ trails = Table(
     Column("exchange_id", Big, ForeignKey("exchanges.id"), primary_key=True, autoincrement=False),
     Column("content", LargeBinary, nullable=False, comment="zstd of MessagePack, the reader's own (`calls.reader_version`)"),
     comment="What the reader must remember of a placed call to recognise what goes on from it. Derived.",
+)
+
+media = Table(
+    "media",
+    metadata,
+    _id(),
+    Column("sha256", LargeBinary(32), nullable=False, unique=True, comment="of the decoded bytes"),
+    Column("kind", Text, nullable=False, comment="`image`, `audio`, `file`"),
+    Column("mime", Text, comment="as the client says"),
+    Column("size", Big, nullable=False, comment="decoded bytes"),
+    Column("width", Integer, comment="pixels, as the file's own head says; NULL: no image of a known form"),
+    Column("height", Integer),
+    comment="Each distinct image or file that stood in a request, however often. Derived.",
+)
+
+element_media = Table(
+    "element_media",
+    metadata,
+    Column("element_id", Big, primary_key=True, autoincrement=False, comment="an element's id"),
+    Column("place", Integer, primary_key=True, autoincrement=False, comment="order within the element"),
+    Column("media_id", Big, ForeignKey("media.id"), nullable=False),
+    Index(None, "media_id"),
+    comment="Which elements hold which media. Derived.",
+    sqlite_with_rowid=False,
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    _id(),
+    Column("made_ns", Big, nullable=False, comment="Unix-epoch ns"),
+    Column("kind", Text, nullable=False, comment="`merge`, `split`"),
+    Column("session_key", Text, nullable=False, comment="of the session that is merged away, or split"),
+    Column("into_key", Text, nullable=False, comment="of the session that takes it in, or of the new one"),
+    Column("exchange_id", Big, comment="split: the first exchange of the new session"),
+    comment="What the user says of sessions. Beats every signal; not derived, `reread` keeps it.",
 )
 
 ideal = Table(

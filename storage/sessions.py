@@ -1,16 +1,16 @@
 """Derived rows: calls with their places, sessions and threads. Rebuilt by `reread`; ids and the user's names outlast that."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from storage import database, derived
 from storage.errors import NotFoundError
+from storage.keys import Keys
 from storage.numbering import Numbering
-from storage.packing import pack_ids
-from storage.records import Placement, Reading, SessionRow
-from storage.schema import calls, exchanges, ideal, sessions, signal_values, signals, threads, trails
+from storage.records import ExchangeId, Placement, Reading, SessionRow
+from storage.schema import calls, element_media, exchanges, ideal, media, sessions, signal_values, signals, threads, trails
 from storage.signal_rows import Signals
 from storage.trace import Trace
 
@@ -18,6 +18,7 @@ _DROP_CALLS = sa.delete(calls).where(calls.c.exchange_id == sa.bindparam("exchan
 _DROP_SIGNALS = sa.delete(signals).where(signals.c.exchange_id == sa.bindparam("exchange"))
 _PLACE = (
     "session_id", "thread_id", "number", "kind", "after", "gap_ns", "retry_of", "source", "confidence",
+    "tool_ns", "human_ns", "harness_ns", "tools", "compaction_of", "compacted_by",
 )  # fmt: skip
 _SET_PLACE = (
     sa.update(calls).where(calls.c.exchange_id == sa.bindparam("exchange")).values({name: sa.bindparam(f"new_{name}") for name in _PLACE})
@@ -29,7 +30,9 @@ def save(trace: Trace, readings: Sequence[Reading], placements: Sequence[Placeme
     with trace.engine.begin() as connection:
         database.take_write_lock(connection)
         numbering = Numbering()
-        named = [number for each in placements for number in (each.retry_of, each.parent_exchange_id)]
+        named = [
+            number for each in placements for number in (each.retry_of, each.parent_exchange_id, each.compaction_of, each.compacted_by)
+        ]
         there = derived.there(connection, [*(reading.exchange_id for reading in readings), *named])
         readings = [reading for reading in readings if reading.exchange_id in there]
         if readings:
@@ -42,22 +45,50 @@ def save(trace: Trace, readings: Sequence[Reading], placements: Sequence[Placeme
             )
             Signals(connection, numbering).save(readings)
         if placements:
-            keys = _Keys(connection, numbering, there)
-            connection.execute(_SET_PLACE, [keys.place(placement) for placement in placements])
+            keys = Keys(connection, numbering, there)
+            connection.execute(_SET_PLACE, [_renamed(placement.exchange_id, keys.place(placement)) for placement in placements])
+
+
+def _renamed(exchange: ExchangeId, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of `_SET_PLACE`."""
+    return {"exchange": exchange} | {f"new_{name}": value for name, value in values.items()}
 
 
 def forget(trace: Trace) -> None:
     """Drops all derived rows. Sessions and threads keep their ids for their keys, sessions their names."""
     with trace.engine.begin() as connection:
         database.take_write_lock(connection)
-        for table in (ideal, trails, signals, signal_values, calls):
+        for table in (ideal, trails, signals, signal_values, calls, element_media, media):
             connection.execute(sa.delete(table))
+        unknown = ("parent_thread_id", "parent_exchange_id", "parent_call", "mode", "joined_exchange_id")
+        connection.execute(sa.update(threads).values(dict.fromkeys(unknown)))
+        connection.execute(sa.update(sessions).values(forked_from_id=None))
+
+
+def forget_sessions(trace: Trace, keys: Sequence[str]) -> None:
+    """Drops what is derived of the exchanges of these sessions, so that they are read and placed again."""
+    with trace.engine.begin() as connection:
+        database.take_write_lock(connection)
+        mine = sa.select(sessions.c.id).where(sessions.c.key.in_(keys))
+        some = sa.select(calls.c.exchange_id).where(calls.c.session_id.in_(mine))
+        for table in (ideal, trails, signals):
+            connection.execute(sa.delete(table).where(table.c.exchange_id.in_(some)))
+        connection.execute(sa.delete(calls).where(calls.c.session_id.in_(mine)))
+
+
+def annotate(trace: Trace, session: int, note: str | None) -> None:
+    """Gives a session a note of the user's, or takes it away. NotFoundError."""
+    _set(trace, session, note=note)
 
 
 def rename(trace: Trace, session: int, name: str | None) -> None:
     """Gives a session a name of the user's, or takes it away. NotFoundError."""
+    _set(trace, session, name=name)
+
+
+def _set(trace: Trace, session: int, **values: str | None) -> None:
     with trace.engine.begin() as connection:
-        if connection.execute(sa.update(sessions).where(sessions.c.id == session).values(name=name)).rowcount == 0:
+        if connection.execute(sa.update(sessions).where(sessions.c.id == session).values(values)).rowcount == 0:
             raise NotFoundError(f"there is no session s{session} in this trace", hint="list them: playhead sessions")
 
 
@@ -104,6 +135,8 @@ def _session(row: sa.Row[Any], parts: Sequence[Any]) -> SessionRow:
         key=row.key,
         name=row.name,
         client=row.client,
+        note=row.note,
+        forked_from=row.forked_from_id,
         started_ns=min(part.started_ns for part in parts),
         ended_ns=max(part.ended_ns for part in parts),
         threads=len({thread for part in parts for thread in (part.threads or "").split(",") if thread}),
@@ -161,74 +194,3 @@ def _places(connection: sa.Connection, ids: Sequence[int]) -> Mapping[int, dict[
         for number, *values in connection.execute(query):
             found[number] = dict(zip(_PLACE, values, strict=True))
     return found
-
-
-class _Keys:
-    """Gives sessions and threads their ids by key, making those that are new. `there`: the exchanges named that exist."""
-
-    def __init__(self, connection: sa.Connection, numbering: Numbering, there: Collection[int]) -> None:
-        self._connection = connection
-        self._numbering = numbering
-        self._there = there
-        self._sessions: dict[str, tuple[int, str | None]] = {}
-        self._threads: dict[tuple[int, str], tuple[int, tuple[str | None, int | None, int | None]]] = {}
-
-    def place(self, placement: Placement) -> dict[str, Any]:
-        """The parameters of `_SET_PLACE`."""
-        session = self._session(placement.session_key, placement.client)
-        thread = self._thread(session, placement)
-        values = {
-            "session_id": session,
-            "thread_id": thread,
-            "number": placement.number,
-            "kind": placement.kind,
-            "after": pack_ids(placement.after),
-            "gap_ns": placement.gap_ns,
-            "retry_of": self._if_there(placement.retry_of),
-            "source": placement.source,
-            "confidence": placement.confidence,
-        }
-        return {"exchange": placement.exchange_id} | {f"new_{name}": value for name, value in values.items()}
-
-    def _session(self, key: str, client: str | None) -> int:
-        known = self._sessions.get(key)
-        if known is None:
-            row = self._connection.execute(sa.select(sessions.c.id, sessions.c.client).where(sessions.c.key == key)).first()
-            known = (row[0], row[1]) if row else (self._add(sessions, key=key, client=client), client)
-        if client is not None and known[1] != client:
-            self._connection.execute(sa.update(sessions).where(sessions.c.id == known[0]).values(client=client))
-            known = known[0], client
-        self._sessions[key] = known
-        return known[0]
-
-    def _thread(self, session: int, placement: Placement) -> int:
-        parent = None
-        if placement.parent_thread_key is not None and placement.parent_thread_key != placement.thread_key:
-            parent = self._bare_thread(session, placement.parent_thread_key)
-        number = self._bare_thread(session, placement.thread_key)
-        told = (placement.agent, parent, self._if_there(placement.parent_exchange_id))
-        known = self._threads[session, placement.thread_key][1]
-        if told != known:
-            values = dict(zip(("agent", "parent_thread_id", "parent_exchange_id"), told, strict=True))
-            self._connection.execute(sa.update(threads).where(threads.c.id == number).values(values))
-            self._threads[session, placement.thread_key] = (number, told)
-        return number
-
-    def _bare_thread(self, session: int, key: str) -> int:
-        """A thread's id by its key; what else is known of it may come later."""
-        if (session, key) not in self._threads:
-            query = sa.select(threads).where(threads.c.session_id == session, threads.c.key == key)
-            row = self._connection.execute(query).first()
-            if row is None:
-                self._threads[session, key] = self._add(threads, session_id=session, key=key), (None, None, None)
-            else:
-                self._threads[session, key] = row.id, (row.agent, row.parent_thread_id, row.parent_exchange_id)
-        return self._threads[session, key][0]
-
-    def _if_there(self, exchange: int | None) -> int | None:
-        return exchange if exchange in self._there else None
-
-    def _add(self, table: sa.Table, **values: object) -> int:
-        number = self._numbering.take(self._connection, table)
-        self._connection.execute(sa.insert(table), values | {"id": number})
-        return number

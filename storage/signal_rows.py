@@ -1,12 +1,13 @@
 """What exchanges showed of their sender: equal signals are stored once, since most repeat at every request of a session."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import batched
 
 import sqlalchemy as sa
 
 from storage.numbering import Numbering
 from storage.records import ExchangeId, Reading
-from storage.schema import signal_values, signals
+from storage.schema import calls, signal_values, signals
 from storage.trace import Trace
 
 type Signal = tuple[str, str]
@@ -50,10 +51,26 @@ def load(trace: Trace, ids: Sequence[ExchangeId] = ()) -> Mapping[ExchangeId, tu
         .join(signal_values, signal_values.c.id == signals.c.signal_id)
         .order_by(signals.c.exchange_id, signals.c.place)
     )
-    if ids:
-        query = query.where(signals.c.exchange_id.in_(ids))
     found: dict[ExchangeId, list[Signal]] = {}
     with trace.engine.connect() as connection:
-        for number, name, value in connection.execute(query):
-            found.setdefault(ExchangeId(number), []).append((name, value))
+        for some in batched(ids, 500) if ids else [()]:
+            mine = query.where(signals.c.exchange_id.in_(some)) if some else query
+            for number, name, value in connection.execute(mine):
+                found.setdefault(ExchangeId(number), []).append((name, value))
     return {number: tuple(values) for number, values in found.items()}
+
+
+def sessions_showing(trace: Trace, names: Sequence[str]) -> Mapping[Signal, frozenset[int]]:
+    """(name, value) of these signals -> the sessions in whose exchanges it stood."""
+    query = (
+        sa.select(signal_values.c.name, signal_values.c.value, calls.c.session_id)
+        .join(signals, signals.c.signal_id == signal_values.c.id)
+        .join(calls, calls.c.exchange_id == signals.c.exchange_id)
+        .where(signal_values.c.name.in_(names), calls.c.session_id.is_not(None))
+        .distinct()
+    )
+    found: dict[Signal, set[int]] = {}
+    with trace.engine.connect() as connection:
+        for name, value, session in connection.execute(query):
+            found.setdefault((name, value), set()).add(session)
+    return {signal: frozenset(sessions) for signal, sessions in found.items()}

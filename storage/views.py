@@ -122,4 +122,74 @@ _REUSE = View(
     """,
 )
 
-VIEWS = (_OVERVIEW, _LATENCY, _REUSE)
+_SIGNAL = View(
+    "session_signal",
+    "One row a signal: everything on the wire that may say who sent a call, beside what was chosen for it.",
+    (
+        ("exchange", "id"),
+        ("name", "`where:name`; where: `header`, `body`, `metadata`, `system`, `origin`"),
+        ("value", "as found"),
+        ("session", "id of the session chosen"),
+        ("thread", "id of the thread chosen"),
+        ("source", "the evidence chosen"),
+        ("confidence", "from 0 to 1"),
+    ),
+    """
+    SELECT s.exchange_id AS exchange, v.name AS name, v.value AS value, c.session_id AS session, c.thread_id AS thread,
+           c.source AS source, c.confidence AS confidence
+    FROM signals AS s JOIN signal_values AS v ON v.id = s.signal_id LEFT JOIN calls AS c ON c.exchange_id = s.exchange_id
+    ORDER BY s.exchange_id, s.place
+    """,
+)
+
+_COMPACTION = View(
+    "compaction",
+    "One row a compaction: a thread's history was replaced by a summary.",
+    (
+        ("exchange", "the first turn with the new history"),
+        ("session", "id"),
+        ("thread", "id"),
+        ("before", "the last turn with the old history"),
+        ("made_by", "the call that made the summary"),
+        ("tokens_before", "prompt of the last turn with the old history, as reported"),
+        ("tokens_after", "prompt of the first turn with the new one, as reported"),
+        ("elements_before", "tools, system blocks and messages of the old prompt; NULL: not whole in the trace"),
+        ("elements_after", "of the new prompt"),
+        ("elements_kept", "leading ones that are the same in both: the prefix that survived"),
+    ),
+    """
+    WITH RECURSIVE
+    pair AS (
+      SELECT c.exchange_id AS exchange, c.session_id AS session, c.thread_id AS thread, c.compaction_of AS before,
+             c.compacted_by AS made_by, c.prompt_tokens AS tokens_after, p.prompt_tokens AS tokens_before,
+             CASE WHEN c.previous_response_id IS NULL THEN new_body.leaf_id END AS new_leaf,
+             CASE WHEN p.previous_response_id IS NULL THEN old_body.leaf_id END AS old_leaf
+      FROM calls AS c JOIN exchanges AS e ON e.id = c.exchange_id
+      LEFT JOIN calls AS p ON p.exchange_id = c.compaction_of LEFT JOIN exchanges AS o ON o.id = c.compaction_of
+      LEFT JOIN bodies AS new_body ON new_body.id = COALESCE(e.request_decoded_body_id, e.request_body_id)
+      LEFT JOIN bodies AS old_body ON old_body.id = COALESCE(o.request_decoded_body_id, o.request_body_id)
+      WHERE c.compaction_of IS NOT NULL
+    ),
+    old_path AS (
+      SELECT exchange, old_leaf AS node FROM pair WHERE old_leaf IS NOT NULL
+      UNION ALL SELECT w.exchange, n.parent_id FROM old_path AS w JOIN nodes AS n ON n.id = w.node WHERE n.parent_id > 0
+    ),
+    new_path AS (
+      SELECT exchange, new_leaf AS node FROM pair WHERE new_leaf IS NOT NULL
+      UNION ALL SELECT w.exchange, n.parent_id FROM new_path AS w JOIN nodes AS n ON n.id = w.node WHERE n.parent_id > 0
+    ),
+    kept AS (
+      SELECT a.exchange AS exchange, COUNT(*) AS elements
+      FROM old_path AS a JOIN new_path AS b ON b.exchange = a.exchange AND b.node = a.node GROUP BY a.exchange
+    )
+    SELECT pair.exchange AS exchange, pair.session AS session, pair.thread AS thread, pair.before AS before, pair.made_by AS made_by,
+           pair.tokens_before AS tokens_before, pair.tokens_after AS tokens_after,
+           old_node.depth AS elements_before, new_node.depth AS elements_after,
+           CASE WHEN old_node.depth IS NOT NULL AND new_node.depth IS NOT NULL THEN COALESCE(kept.elements, 0) END AS elements_kept
+    FROM pair LEFT JOIN nodes AS old_node ON old_node.id = pair.old_leaf LEFT JOIN nodes AS new_node ON new_node.id = pair.new_leaf
+    LEFT JOIN kept ON kept.exchange = pair.exchange
+    ORDER BY pair.exchange
+    """,
+)
+
+VIEWS = (_OVERVIEW, _LATENCY, _REUSE, _SIGNAL, _COMPACTION)

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage import elements
-from storage.records import Exchange, ExchangeId, Split
+from storage.records import Exchange, ExchangeId, Medium, Split
 from storage.skeleton import canonical
 from storage.trace import Trace
-from tracer import wire
+from tracer import media, wire
 from tracer.identity.canonical import View, view
+from tracer.wire import json_values
 
 _MOST_NODES = 1 << 17
 _MOST_VIEWS = 1 << 15
@@ -79,6 +80,7 @@ class Prompts:
         self._trace = trace
         self._steps: dict[int, Step] = {}
         self._views: dict[tuple[str, int], View] = {}
+        self._media: dict[int, tuple[Medium, ...]] = {}
 
     def of(self, ids: Sequence[ExchangeId], loaded: Iterable[Exchange]) -> Iterator[tuple[Exchange, Prompt]]:
         """Each exchange with its prompt, in the order given. What a batch brings is fetched at once."""
@@ -103,7 +105,9 @@ class Prompts:
         contents = elements.element_bytes(self._trace, sorted(wanted))
         for group, number in placed.values():
             if (group, number) not in self._views:
-                self._views[group, number] = view(group, contents.get(number, b""))
+                content = contents.get(number, b"")
+                self._views[group, number] = view(group, content)
+                self._look_for_media(number, content)
         for path in paths.values():
             before: Step | None = None
             new = self._unknown(path)
@@ -111,6 +115,15 @@ class Prompts:
                 before = self._steps[path[len(path) - len(new) - 1]]
             for node in new:
                 before = self._steps[node] = step(before, self._views[placed[node]])
+
+    def _look_for_media(self, element: int, content: bytes) -> None:
+        if any(mark in content for mark in media.MARKS) and (found := tuple(media.found(json_values.value(content)))):
+            self._media[element] = found
+
+    def new_media(self) -> dict[int, tuple[Medium, ...]]:
+        """What elements that were met since the last time hold, by element id."""
+        found, self._media = self._media, {}
+        return found
 
     def _unknown(self, path: tuple[int, ...]) -> tuple[int, ...]:
         """The end of the path that is not known: a node is only known with all before it."""

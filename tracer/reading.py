@@ -11,11 +11,11 @@ from typing import get_type_hints
 
 import msgspec
 
-from storage import derived, exchange_rows, exchanges, places, sessions, trails
+from storage import decisions, derived, exchange_rows, exchanges, media_rows, places, sessions, trails
 from storage.errors import DamagedError, NotFoundError
 from storage.records import Exchange, ExchangeId, Reading, State
 from storage.trace import Trace
-from tracer.identity import Identity, Trail
+from tracer.identity import Cut, Identity, Merge, Trail, Verdict
 from tracer.prompts import Prompt, Prompts
 from tracer.sightings import sighted
 
@@ -34,13 +34,14 @@ def catch_up(trace: Trace) -> int:
     unread = exchanges.unread(trace, READER_VERSION)
     if not unread:
         return 0
-    identity = Identity(_remembered(trace, frozenset(unread)))
+    identity = Identity(_remembered(trace, frozenset(unread)), _verdicts(trace))
     prompts = Prompts(trace)
     replays = trails.replays(trace, unread)
 
     def read() -> None:
         for some in batched(unread, _BATCH):
             _read(trace, identity, replays, _whole(trace, prompts, some))
+            media_rows.save(trace, prompts.new_media())
 
     return len(unread) if derived.kept(trace, read) else 0
 
@@ -82,6 +83,19 @@ def _remembered(trace: Trace, unread: Collection[ExchangeId]) -> Iterator[Trail]
         if content is not None and placement.exchange_id not in unread:
             kept = _UNPACK.decode(content)
             yield Trail(placement=placement, **dict(zip(_KEPT, kept, strict=True)))
+
+
+def _verdicts(trace: Trace) -> tuple[Verdict, ...]:
+    """What the user decided, as identity takes it; what was said of an exchange that is gone is void."""
+    made = decisions.load(trace)
+    starts = exchanges.starts(trace, [each.exchange for each in made if each.exchange is not None])
+    found: list[Verdict] = []
+    for each in made:
+        if each.exchange is None:
+            found.append(Merge(session=each.session, into=each.into))
+        elif each.exchange in starts:
+            found.append(Cut(session=each.session, into=each.into, from_ns=starts[each.exchange], exchange=each.exchange))
+    return tuple(found)
 
 
 def _packed(trail: Trail) -> bytes:

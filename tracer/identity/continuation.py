@@ -4,7 +4,7 @@ Pure, over what identity remembers. Does not look at ids of sessions or agents.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage.records import ExchangeId
@@ -146,6 +146,15 @@ def _by_summary(memory: Memory, sighting: Sighting, allowed: Allowed) -> Continu
     return None
 
 
+def tells_summary(sighting: Sighting, trail: Trail) -> bool:
+    """Whether the first elements hold the answer of a compaction."""
+    views = sighting.talk[:8]
+    summary = _longest_piece(trail.reply_text)
+    if len(summary) >= _LEAST_WORDS and any(summary in plain(text, 4000) for view in views for text in view.texts):
+        return True
+    return bool(trail.reply_tokens & frozenset[str]().union(*(view.tokens for view in sighting.talk)))
+
+
 def _longest_piece(text: str) -> str:
     """The longest stretch between tags: agents take the tags around a summary away, and what stands in some of them."""
     return max((piece.strip() for piece in _TAG.split(text)), key=len)
@@ -173,6 +182,17 @@ def _is_of_process(trail: Trail, sighting: Sighting) -> bool:
 
 def _is_of_another_process(trail: Trail, sighting: Sighting) -> bool:
     return trail.pid is not None and sighting.pid is not None and trail.pid != sighting.pid
+
+
+def fresh_views(memory: Memory, sighting: Sighting, thread: Thread) -> Sequence[View]:
+    """The elements that came after what the thread's last turn had sent; all of them where that is not known."""
+    last = thread.before(sighting.started_ns, THREAD_KINDS)
+    if last is None or last.id not in memory.trails:
+        return sighting.talk
+    for depth in range(len(sighting.chain) - 1, -1, -1):
+        if sighting.chain[depth] == last.state:
+            return sighting.talk[depth + 1 :]
+    return sighting.talk[-8:]
 
 
 # ---- tries ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from storage.records import ExchangeId, Placement
+from storage.records import ExchangeId, Join, Placement
 from tracer.identity.canonical import View
 from tracer.identity.kinds import THREAD_KINDS
 
@@ -91,6 +91,9 @@ class Trail:
     """The exchange and the index of the tool call that started this thread, on its first turn."""
     response_id: str | None = None
     aliases: tuple[str, ...] = ()
+    joins: tuple[Join, ...] = ()
+    found_in: str | None = None
+    """Key of the session that the signals gave, where the user decided otherwise."""
     offers_tools: bool = False
     is_streamed: bool | None = None
     model: str | None = None
@@ -116,6 +119,11 @@ class Thread:
     parent: str | None
     trails: list[Trail] = field(default_factory=list)
     children: list[str] = field(default_factory=list)
+    parent_call: str | None = None
+    mode: str | None = None
+    """foreground, background; None: not known yet."""
+    joined_ns: int | None = None
+    """When its result had come back."""
 
     def before(self, started_ns: int, kinds: Iterable[str]) -> Trail | None:
         """The latest call of these kinds that started before."""
@@ -172,19 +180,24 @@ class Memory:
             self._renumber(thread, trail.kind)
         self._session(trail)
         for alias in trail.aliases:
-            self.aliases.setdefault(alias, placement.session_key)
+            self.aliases.setdefault(alias, trail.found_in or placement.session_key)
         self._index(trail)
         if placement.retry_of is not None:
             self.retried.add(placement.retry_of)
         self.joined.update(placement.after)
         if trail.claimed is not None:
             self.claims.add(trail.claimed)
+        for join in trail.joins:
+            if join.thread_key in self.threads:
+                child = self.threads[join.thread_key]
+                child.mode = join.mode
+                child.joined_ns = trail.started_ns if join.is_joined else child.joined_ns
 
     def _thread(self, placement: Placement) -> Thread:
         thread = self.threads.get(placement.thread_key)
         if thread is None:
             parent = placement.parent_thread_key
-            thread = Thread(placement.thread_key, placement.session_key, placement.agent, parent)
+            thread = Thread(placement.thread_key, placement.session_key, placement.agent, parent, parent_call=placement.parent_call)
             self.threads[thread.key] = thread
             if parent in self.threads:
                 self.threads[parent].children.append(thread.key)

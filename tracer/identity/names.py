@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 type Signs = Mapping[str, str]
 
-_SESSION_IDS = (
+SESSION_IDS = (
     "header:x-claude-code-session-id",
     "body:user_id.session_id",
     "metadata:session_id",
@@ -86,7 +86,7 @@ class Names:
 
 def names(signs: Signs) -> Names:
     """The ids of one request. A sub-agent that has a session of its own names its parent's: that one is given as `session`."""
-    where, own = _first(signs, _SESSION_IDS)
+    where, own = _first(signs, SESSION_IDS)
     agent = _first(signs, _AGENT_TYPES)[1]
     parent_session = signs.get(_PARENT_SESSION)
     if own is not None and parent_session is not None and parent_session != own:
@@ -119,7 +119,7 @@ def _by_cache_key(signs: Signs, told: Names) -> Names:
 
 def aliases(signs: Signs) -> tuple[str, ...]:
     """Every id of the session in one request, the most trusted first."""
-    found = [value for name in (*_SESSION_IDS, "body:prompt_cache_key") if (value := signs.get(name))]
+    found = [value for name in (*SESSION_IDS, "body:prompt_cache_key") if (value := signs.get(name))]
     return tuple(dict.fromkeys(value for value in found if len(value) >= 8))
 
 

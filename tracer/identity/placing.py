@@ -4,17 +4,20 @@ Ids on the wire decide where there are any; else what the request repeats of ear
 it. Pure; told each exchange once, in order of start.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from storage.records import Placement
-from tracer.identity.continuation import Continuation, continuation, plausible, repetition, retried
-from tracer.identity.dependencies import dependencies, fresh_views, gap_ns
+from storage.records import Gap, Join, Placement
+from tracer.identity.continuation import Continuation, continuation, fresh_views, plausible, repetition, retried
+from tracer.identity.decided import Verdict, session_of, thread_in
+from tracer.identity.dependencies import compacted, dependencies, since
+from tracer.identity.gaps import gap, tool_times
+from tracer.identity.joining import in_background
 from tracer.identity.kinds import THREAD_KINDS
 from tracer.identity.memory import Memory, Sighting, Thread, Trail, plain
 from tracer.identity.names import Names, aliases, is_partial, names
 from tracer.identity.sides import adopted, is_aside, said, served
-from tracer.identity.spawning import Claim, claim, is_fresh
+from tracer.identity.spawning import Claim, claim, claim_by_name, is_fresh
 
 _OF_A_THREAD = THREAD_KINDS | {"compaction", "count_tokens"}
 """Kinds whose prompt is that of a thread: it tells which."""
@@ -35,13 +38,16 @@ class _Match:
     parent: str | None = None
     parent_call: Trail | None = None
     agent: str | None = None
+    found_in: str | None = None
+    """The session that the signals gave, where the user decided otherwise."""
 
 
 class Identity:
     """Remembers what was placed."""
 
-    def __init__(self, remembered: Iterable[Trail] = ()) -> None:
+    def __init__(self, remembered: Iterable[Trail] = (), verdicts: Sequence[Verdict] = ()) -> None:
         self.memory = Memory()
+        self._verdicts = verdicts
         for trail in remembered:
             self.memory.remember(trail)
         self.memory.corrections.clear()
@@ -50,21 +56,56 @@ class Identity:
         """Where the exchange belongs, and what is remembered of it."""
         if is_aside(self.memory, sighting):
             sighting = replace(sighting, kind="side")
-        match = self._match(sighting)
+        match = self._decided(sighting, self._match(sighting))
         thread = self.memory.threads.get(match.thread)
         attempt = retried(self.memory, sighting, thread)
         previous = attempt or self._previous(sighting, thread, match)
-        after = dependencies(self.memory, sighting, thread, previous)
-        placement = _placement(sighting, match, thread)
+        after, joins = dependencies(self.memory, sighting, thread, previous)
+        gap_ns = since(sighting, after)
+        before, compaction = compacted(sighting, thread, after)
         placement = replace(
-            placement,
+            _placement(sighting, match, thread),
             after=tuple(sorted(trail.id for trail in after)),
-            gap_ns=gap_ns(sighting, after),
+            gap_ns=gap_ns,
+            gap=self._gap(sighting, match, after, joins),
+            joins=(*joins, *in_background(self.memory, sighting, match.thread, match.claim.trail if match.claim else None)),
             retry_of=attempt.id if attempt else None,
+            forked_from=self._forked_from(sighting, match),
+            compaction_of=before,
+            compacted_by=compaction,
         )
         trail = self._trail(sighting, placement, match)
         self.memory.remember(trail)
         return trail
+
+    def _decided(self, sighting: Sighting, match: _Match) -> _Match:
+        """What the user said of the session beats what was found."""
+        session = session_of(self._verdicts, match.session, (sighting.started_ns, sighting.exchange_id))
+        if session == match.session:
+            return match
+        thread = thread_in(match.thread, match.session, session)
+        parent = match.parent and thread_in(match.parent, match.session, session)
+        return replace(match, session=session, thread=thread, parent=parent, source="user", confidence=1.0, found_in=match.session)
+
+    def _gap(self, sighting: Sighting, match: _Match, after: Sequence[Trail], joins: Sequence[Join]) -> Gap:
+        """Whose time it was until this call; a sub-agent's beginning is its parent's program's."""
+        gap_ns = since(sighting, after)
+        thread = self.memory.threads.get(match.thread)
+        if match.source == "spawn" or (thread is None and match.parent is not None):
+            return Gap(harness_ns=gap_ns)
+        fresh = fresh_views(self.memory, sighting, thread) if thread else sighting.talk
+        is_turn = thread is not None and sighting.kind in THREAD_KINDS
+        tools = tuple(tool_times(self.memory, sighting.signs, thread, fresh)) if thread is not None and is_turn else ()
+        found = gap(sighting.kind, gap_ns, after, (fresh, joins, tools))
+        is_driven = thread is not None and thread.parent is not None and found.human_ns is not None
+        return Gap(harness_ns=found.human_ns, tools=tools) if is_driven else found
+
+    def _forked_from(self, sighting: Sighting, match: _Match) -> str | None:
+        """The session whose conversation a new one repeats, answers included."""
+        if match.session in self.memory.sessions or sighting.kind not in THREAD_KINDS or is_fresh(sighting):
+            return None
+        found = continuation(self.memory, sighting, lambda trail: plausible(sighting, trail))
+        return found.trail.placement.session_key if found is not None else None
 
     def corrections(self) -> list[Placement]:
         """Placements given out earlier that have moved since: an exchange was read after later ones of its thread."""
@@ -119,7 +160,9 @@ class Identity:
         parent = None
         if told.parent is not None:
             parent = f"{session}/main" if told.parent == session else f"{session}/{told.parent}"
-        found = None if known else claim(self.memory, sighting, (session,), parent)
+        found = (
+            None if known else claim(self.memory, sighting, (session,), parent) or claim_by_name(self.memory, sighting, parent, told.agent)
+        )
         parent = parent or (known.parent if known else None) or (found.trail.placement.thread_key if found else f"{session}/main")
         return _Match(
             session=session,
@@ -275,6 +318,8 @@ class Identity:
             claimed=match.claim.place if match.claim and sighting.kind in THREAD_KINDS else None,
             response_id=sighting.response_id,
             aliases=aliases(sighting.signs) if "origin:label" not in sighting.signs else (),
+            joins=placement.joins,
+            found_in=match.found_in,
             offers_tools=sighting.offers_tools,
             is_streamed=sighting.is_streamed,
             model=sighting.model,
@@ -294,6 +339,7 @@ def _placement(sighting: Sighting, match: _Match, thread: Thread | None) -> Plac
         agent=(thread.agent if thread else None) or match.agent,
         parent_thread_key=(thread.parent if thread else None) or match.parent,
         parent_exchange_id=first.parent_exchange_id if first else parent_exchange,
+        parent_call=thread.parent_call if thread else _call_of(match),
         source=match.source,
         confidence=match.confidence,
     )
@@ -308,6 +354,12 @@ def _earlier(thread: Thread | None, sighting: Sighting) -> int:
         if trail.kind == sighting.kind and (trail.started_ns, trail.id) < (sighting.started_ns, sighting.exchange_id):
             return trail.placement.number
     return 0
+
+
+def _call_of(match: _Match) -> str | None:
+    """The tool call that started the thread, where no other fits as well."""
+    found = match.claim
+    return found.trail.spawns[found.index].call_id if found is not None and found.is_certain else None
 
 
 def _agent_of(found: Claim | None) -> str | None:

@@ -116,3 +116,17 @@ def _opens(words: tuple[str, ...], opening: list[str], starts_agents: bool) -> b
         if (starts_agents or is_sentence) and any(word in text for text in opening):
             return True
     return False
+
+
+def claim_by_name(memory: Memory, sighting: Sighting, parent: str | None, agent: str | None) -> Claim | None:
+    """The latest tool call of the parent's, not yet taken, that asks for an agent of this name (its words may be encrypted)."""
+    thread = memory.threads.get(parent or "")
+    name = (agent or "").rpartition("/")[2]
+    for trail in reversed(thread.trails[-_RECENT:] if thread and name else ()):
+        if trail.started_ns >= sighting.started_ns:
+            continue
+        fitting = [index for index, spawn in enumerate(trail.spawns) if spawn.agent == name and _STARTS_AGENTS.search(spawn.name)]
+        free = [index for index in fitting if (trail.id, index) not in memory.claims]
+        if free:
+            return Claim(trail, free[0], len(fitting) == 1)
+    return None
