@@ -271,7 +271,6 @@ def twice(change: Change, apart: Callable[[list[Capture]], list[tuple[int, Seen]
 def judged(laid: Iterable[tuple[int, Seen]], *, processes: bool = False) -> list[capture_scores.Judged]:
     """What the reader makes of exchanges that came at these times. `processes`: those of clients are known, one a session."""
     identity = Identity()
-LAST = identity
     found: list[capture_scores.Judged] = []
     rows: dict[int, SimpleNamespace] = {}
     threads: dict[str, str | None] = {}
