@@ -15,8 +15,8 @@ from cli import console, options
 def env(agent: str, url: str, as_json: bool) -> None:
     """Print the variables that point AGENT at a recorder, as lines for a shell.
 
-    AGENT is the program's name: claude, codex, opencode, aider, mini, gemini, qwen; any other gets the usual variables. What an agent
-    takes as arguments only stands in a comment. `playhead run -- AGENT` does all this by itself.
+    AGENT is the program's name: claude, codex, opencode, aider, mini, gemini, qwen, copilot; any other gets the usual variables. What an
+    agent takes as arguments only stands in a comment. `playhead run -- AGENT` does all this by itself.
 
     \b
     Example: eval "$(playhead env claude --url http://127.0.0.1:8080)"

@@ -82,6 +82,34 @@ OPENCODE = Agent(
     },
     calls=("title", *TURNS),
 )
+OPENCODE_OVER_WEBSOCKET = replace(
+    OPENCODE,
+    arguments=("run", "--model", "openai/gpt-5", TASK),
+    variables={
+        "OPENCODE_CONFIG_CONTENT": json.dumps({"permission": "allow", "small_model": "openai/gpt-5"}),
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_EXPERIMENTAL_WEBSOCKETS": "1",
+    },
+    files={".local/share/opencode/auth.json": json.dumps({"openai": {"type": "api", "key": KEY}})},  # only who has logged in gets one
+    transport="ws",
+)
+COPILOT = Agent(
+    client="copilot",
+    version="1.0.102",
+    install=lambda: agent_installs.npm_package("copilot", "@github/copilot@1.0.102", "copilot"),
+    arguments=("-p", TASK, "--allow-all-tools"),
+    variables={
+        "COPILOT_AUTO_UPDATE": "false",
+        "COPILOT_MODEL": "gpt-5.4",
+        "COPILOT_PROVIDER_API_KEY": KEY,
+        "COPILOT_PROVIDER_TRANSPORT": "websockets",
+        "COPILOT_PROVIDER_WIRE_API": "responses",
+    },
+    node=22,
+    calls=TURNS,
+    transport="ws",
+)
 MINI_SWE_AGENT = Agent(
     client="mini-swe-agent",
     version="2.4.6",
@@ -128,7 +156,18 @@ QWEN_CODE = Agent(
     calls=TURNS,
 )
 
-ALL = (CLAUDE_CODE, CODEX, CODEX_OVER_HTTP, OPENCODE, MINI_SWE_AGENT, AIDER, GEMINI_CLI, QWEN_CODE)
+ALL = (
+    CLAUDE_CODE,
+    CODEX,
+    CODEX_OVER_HTTP,
+    OPENCODE,
+    OPENCODE_OVER_WEBSOCKET,
+    COPILOT,
+    MINI_SWE_AGENT,
+    AIDER,
+    GEMINI_CLI,
+    QWEN_CODE,
+)
 
 # ---- how one is recorded ----------------------------------------------------------------------------------------------
 

@@ -116,6 +116,14 @@ def _qwen(bases: Bases, environment: Mapping[str, str]) -> Pointing:  # noqa: AR
     return Pointing(variables=(("OPENAI_BASE_URL", bases["openai"]),))
 
 
+def _copilot(bases: Bases, environment: Mapping[str, str]) -> Pointing:
+    """It takes a base URL for a provider of the user's own alone, and that is what a base URL makes it take: only who has one gets it."""
+    if not any(name.startswith("COPILOT_PROVIDER_") for name in environment):
+        return Pointing()
+    kind = "anthropic" if environment.get("COPILOT_PROVIDER_TYPE") == "anthropic" else "openai"
+    return Pointing(variables=(("COPILOT_PROVIDER_BASE_URL", bases[kind]),))
+
+
 def _any(bases: Bases, environment: Mapping[str, str]) -> Pointing:  # noqa: ARG001 - one shape for all recipes
     return Pointing(
         variables=(
@@ -150,6 +158,7 @@ _PROGRAMS = {
     "gemini-cli": "gemini-cli",
     "qwen": "qwen-code",
     "qwen-code": "qwen-code",
+    "copilot": "copilot",
 }
 """Program or package name -> agent."""
 
@@ -161,6 +170,7 @@ RECIPES: dict[str, Callable[[Bases, Mapping[str, str]], Pointing]] = {
     "mini-swe-agent": _litellm,
     "gemini-cli": _gemini,
     "qwen-code": _qwen,
+    "copilot": _copilot,
 }
 
 

@@ -34,11 +34,31 @@ def test_a_real_agent_completes_a_task(agent: Agent, tmp_path: Path) -> None:
     _one_session(agent, trace)
     rows = [row for row in listed(trace, "exchanges") if row["dialect"]]
     told = [(row, _as_served(agent, row, served)) for row in rows]
-    assert [(row["kind"], row["transport"]) for row in rows] == [(kind, agent.transport) for kind in agent.calls]
+    assert [row["kind"] for row in rows] == list(agent.calls)
+    assert {row["transport"] for row in rows if row["kind"] in ("turn", "prewarm")} == {agent.transport}
     _reused(agent, [true for row, true in told if row["kind"] == "turn"])
     _report(agent, told)
     assert real_agents.KEY.encode() not in trace.read_bytes()
     subprocess.run([*PLAYHEAD, "verify", "--trace", str(trace)], capture_output=True, timeout=60, check=True)
+
+
+@pytest.mark.parametrize("agent", [real_agents.CODEX, real_agents.COPILOT], ids=lambda agent: agent.client)
+def test_a_session_on_a_websocket_is_replayed_over_http(agent: Agent, tmp_path: Path) -> None:
+    """Its turns, made whole, are to the server the prompts that they were: the same counts, and the same reuse behind the first turn."""
+    trace = tmp_path / "agent.trace"
+    with real_agents.simulator(tmp_path / "truth.jsonl") as upstream:
+        try:
+            real_agents.record(agent, tmp_path / agent.client, trace, upstream)
+        except agent_installs.NotToBeHad as reason:
+            pytest.skip(f"{agent.client}: {reason}")
+    with real_agents.simulator(tmp_path / "again.jsonl") as target:
+        run = listed(trace, "replay", "--target", target, "--gaps", "drop", "--length", "free")
+    recorded = [row for row in listed(trace, "exchanges") if row["kind"] == "turn"]
+    replayed = listed(trace, "exchanges", run["run"])
+    assert [row["prompt_tokens"] for row in replayed] == [row["prompt_tokens"] for row in recorded]
+    assert [row["cached_tokens"] for row in replayed] == [row["cached_tokens"] for row in recorded]
+    ledger = listed(trace, "reuse", run["run"], "--rules", "vllm")["turns"]
+    assert [turn["predicted"] for turn in ledger] == [turn["reported"] for turn in ledger]
 
 
 def _one_session(agent: Agent, trace: Path) -> None:
@@ -74,4 +94,6 @@ def _report(agent: Agent, told: list[tuple[dict[str, Any], dict[str, Any]]]) -> 
     side = ", ".join(row["kind"] for row, _ in told if row["kind"] != "turn") or "-"
     shown = ", ".join(f"{true['cached_tokens']} of {true['prompt_tokens']}" for true in turns)
     with Path(place).open("a") as figures:
-        figures.write(f"| {agent.client} {agent.version} | {turns[0]['dialect']} | {len(turns)} | {side} | {shown} |\n")
+        figures.write(
+            f"| {agent.client} {agent.version} over {agent.transport} | {turns[0]['dialect']} | {len(turns)} | {side} | {shown} |\n"
+        )

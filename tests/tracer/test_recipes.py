@@ -28,6 +28,7 @@ def variables(*command: str, **environment: str) -> dict[str, str]:
         (["mini", "-t", "x"], "mini-swe-agent"),
         (["gemini.cmd"], "gemini-cli"),
         (["qwen"], "qwen-code"),
+        (["npx", "@github/copilot"], "copilot"),
         (["python", "claude"], None),
         (["make", "codex"], None),
         ([], None),
@@ -36,6 +37,19 @@ def variables(*command: str, **environment: str) -> dict[str, str]:
 def test_agents_are_known_by_their_program(command: list[str], agent: str | None) -> None:
     """By name or package, also behind npx and uvx; a word in another command's arguments is no agent."""
     assert recipes.agent_of(command) == agent
+
+
+@pytest.mark.parametrize(
+    ("environment", "base"),
+    [
+        ({}, None),
+        ({"COPILOT_PROVIDER_API_KEY": "k"}, "http://127.0.0.1:2/v1"),
+        ({"COPILOT_PROVIDER_TYPE": "anthropic"}, "http://127.0.0.1:1"),
+    ],
+)
+def test_copilot_is_pointed_only_where_it_has_a_provider(environment: dict[str, str], base: str | None) -> None:
+    """A base URL would take it away from GitHub's models."""
+    assert variables("copilot", **environment).get("COPILOT_PROVIDER_BASE_URL") == base
 
 
 @pytest.mark.parametrize(
