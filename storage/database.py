@@ -154,6 +154,7 @@ def _engine(path: Path, *, is_frozen: bool = False, listener: Callable[[sqlite3.
         url = sa.URL.create("sqlite", database=path.absolute().as_uri(), query={"mode": "ro", "immutable": "1", "uri": "true"})
     engine = sa.create_engine(
         url,
+        hide_parameters=True,  # they are what was recorded, and errors are told and logged
         connect_args={"autocommit": False, "check_same_thread": False, "factory": _Connection},
         pool_size=4,
         max_overflow=-1,

@@ -191,5 +191,5 @@ def _may_ask(entrance: Entrance, origin: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """What a stranger sent, short and printable."""
-    return "".join(character if character.isprintable() else "?" for character in text[:_SHOWN])
+    """What a stranger sent, short and printable; what stands before an `@` may be a password."""
+    return "".join(character if character.isprintable() else "?" for character in text.rpartition("@")[2][:_SHOWN])

@@ -97,9 +97,18 @@ class Redaction:
     def _header(self, name: str, value: str) -> str:
         if name in _URL_HEADERS:
             return self.url(value)
+        if name == "sec-websocket-protocol":
+            return ",".join(map(self._protocol, value.split(",")))
         if name in KEPT_HEADERS or name.startswith(KEPT_HEADER_PREFIXES):
             return self.text(value)
         return self.fingerprint(value) if value else value
+
+    def _protocol(self, offered: str) -> str:
+        """One WebSocket subprotocol. Browsers can send no header of their own there, so keys travel as `openai-insecure-api-key.KEY`."""
+        name, dot, _ = offered.strip().rpartition(".")
+        if _is_secret_name(offered.strip()):
+            return offered[: len(offered) - len(offered.lstrip())] + f"{self.text(name)}{dot}{REDACTED}"
+        return offered if _is_harmless(offered.strip(), self) else REDACTED
 
     def url(self, url: str) -> str:
         """The URL with secret values masked as `***`; everything else as it was sent, to the byte."""
@@ -130,9 +139,14 @@ class Redaction:
         """A command line in one string, its secrets masked: `--api-key X`, `KEY=...`, and whatever looks like a key."""
         shown, hide = [], False
         for argument in arguments:
-            shown.append(REDACTED if hide else self.text(argument))
-            hide = argument.startswith("-") and "=" not in argument and _is_secret_name(argument.lstrip("-"))
+            shown.append(REDACTED if hide else self.text(_USERINFO.sub(REDACTED, argument)))
+            hide = argument.startswith("-") and "=" not in argument and _takes_secret(argument.lstrip("-"))
         return " ".join(shown)
+
+
+def _takes_secret(option: str) -> bool:
+    """Whether a secret follows this option: by its name, or because curl and the like take `NAME:PASSWORD` there."""
+    return _is_secret_name(option) or option in ("u", "user", "proxy-user", "U")
 
 
 def masked(text: str) -> str:

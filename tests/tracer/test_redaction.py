@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracer.redaction import Redaction
+from tracer.redaction import Redaction, masked
 
 REDACTION = Redaction(b"k" * 32)
 SECRET = "xY7kQ2mN9pR4sT6vW8zA3bC5dE1fG0hJkLmNpQrS"
@@ -107,6 +107,41 @@ def test_a_command_line_loses_its_secrets() -> None:
     """Behind an option, in one, in a variable, or alone."""
     command = ["agent", "--api-key", "tiny", "--token=tiny2", "OPENAI_API_KEY=tiny3", SECRET, "-m", "gpt-5", "fix it"]
     assert REDACTION.command(command) == "agent --api-key *** --token=*** OPENAI_API_KEY=*** *** -m gpt-5 fix it"
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        (["curl", "-u", "me:pw", "-s", "http://me:pw@h/x"], "curl -u *** -s http://***@h/x"),
+        (["curl", "-H", "x-api-key: abcdef", "-H", "Authorization: Bearer abcdef"], "curl -H x-api-key: *** -H Authorization: Bearer ***"),
+        (["codex", "--config", 'env={"API_KEY": "abcdef"}'], 'codex --config env={"API_KEY": "***"}'),
+    ],
+)
+def test_a_command_line_loses_what_tools_take_as_secrets(command: list[str], kept: str) -> None:
+    """curl's user, headers, addresses, settings in JSON."""
+    assert REDACTION.command(command) == kept
+
+
+@pytest.mark.parametrize(
+    ("offered", "kept"),
+    [
+        ("realtime, openai-beta.realtime-v1", "realtime, openai-beta.realtime-v1"),
+        ("graphql-ws", "graphql-ws"),
+        ("realtime, openai-insecure-api-key.abc", "realtime, openai-insecure-api-key.***"),
+        ("base64url.bearer.authorization.k8s.io.abcdef", "base64url.bearer.authorization.k8s.io.***"),
+        (f"chat,{SECRET}", "chat,***"),
+        ("chat,hunter2Aa9", "chat,***"),
+    ],
+)
+def test_a_key_among_websocket_protocols_is_masked(offered: str, kept: str) -> None:
+    """Browsers can send it nowhere else."""
+    assert REDACTION.headers((("Sec-WebSocket-Protocol", offered),)) == (("Sec-WebSocket-Protocol", kept),)
+
+
+def test_what_is_shown_is_masked_without_a_trace() -> None:
+    """A text and an address."""
+    assert masked("http://me:pw@h/x?key=abc") == "http://***@h/x?key=***"
+    assert masked("OPENAI_API_KEY=abcdef") == "OPENAI_API_KEY=***"
 
 
 @given(
