@@ -101,7 +101,8 @@ def _exchange(trace: Any, exchange_id: "ExchangeId", *, as_json: bool) -> None:
     exchange = stored.load(trace, exchange_id)
     read = wire.read(exchange)
     if as_json:
-        console.document(_exchange_document(row, exchange, read[1] if read else None))
+        decoded = exchange_rows.decoded_sha256(trace, exchange_id)
+        console.document(_exchange_document(row, exchange, read[1] if read else None) | _proof(exchange, decoded))
         return
     for line in _head(row, exchange):
         console.paragraph(line)
@@ -128,6 +129,17 @@ def _exchange_document(row: "ExchangeRow", exchange: "Exchange", call: "Call | N
     }
 
 
+def _proof(exchange: "Exchange", decoded: "tuple[bytes | None, bytes | None]") -> dict[str, Any]:
+    """What proves the bodies' text beside their bytes on the wire, and what the recorder itself may have added to the times."""
+    request, response = (found.hex() if found else None for found in decoded)
+    return {
+        "request_decoded_sha256": request,
+        "response_decoded_sha256": response,
+        "own_ms": rows.milliseconds(exchange.own_ns),
+        "stall_ms": rows.milliseconds(exchange.stall_ns),
+    }
+
+
 def _head(row: "ExchangeRow", exchange: "Exchange") -> "Iterator[str]":
     tokens = [
         f"{console.count(figure)} {word}"
@@ -146,6 +158,9 @@ def _head(row: "ExchangeRow", exchange: "Exchange") -> "Iterator[str]":
     yield f"      {rows.moment(row.started_ns)}  {ending(row)}  {console.plain(row.model or 'no model')}  {row.dialect or 'unread'}"
     yield f"      {', '.join(times) or 'no answer'}; {', '.join(tokens) or 'no tokens reported'}"
     yield f"      request {console.size(row.request_bytes)}, response {console.size(row.response_bytes)} in {row.chunks} reads"
+    if exchange.own_ns is not None and exchange.stall_ns is not None:
+        own, stall = (console.milliseconds(rows.milliseconds(value_ns)) for value_ns in (exchange.own_ns, exchange.stall_ns))
+        yield f"      the recorder's own work {own}, its longest stall {stall}"
     if exchange.failure:
         yield f"      {exchange.failure.kind}: {console.plain(exchange.failure.message)}"
     if row.error:

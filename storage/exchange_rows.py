@@ -78,6 +78,14 @@ def of_exchange(trace: Trace, exchange_id: ExchangeId) -> ExchangeRow:
     return found[0]
 
 
+def decoded_sha256(trace: Trace, exchange_id: ExchangeId) -> tuple[bytes | None, bytes | None]:
+    """Of the request's and the response's body without content-encoding; None where there was none, it does not decode, or is unread."""
+    query = sa.select(calls.c.request_decoded_sha256, calls.c.response_decoded_sha256).where(calls.c.exchange_id == exchange_id)
+    with trace.engine.connect() as connection:
+        found = connection.execute(query).first()
+    return (found[0], found[1]) if found else (None, None)
+
+
 def _rows(trace: Trace, query: sa.Select[Any]) -> list[ExchangeRow]:
     with trace.engine.connect() as connection, _no_collections():
         return [_row(row) if row[_ENDED] is not None else _open_row(connection, row) for row in _fetch(connection, query)]

@@ -140,6 +140,8 @@ class _Reader:
             request=Request(method=row.method, url=row.url, headers=self._headers(row.request_headers), body=self.request_body(row)),
             response=self._response(row),
             failure=_failure(row),
+            own_ns=row.own_ns,
+            stall_ns=row.stall_ns,
         )
         is_open = row.ended_ns is None and row.recorder_run_id not in leases.living(self._connection)
         return interrupted(found) if is_open else found

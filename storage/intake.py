@@ -130,6 +130,8 @@ class Intake:
             "failure_kind": failure.kind.value if failure else None,
             "failure_message": failure.message if failure else None,
             "failed_ns": failure.at_ns if failure else None,
+            "own_ns": exchange.own_ns,
+            "stall_ns": exchange.stall_ns,
             "origin_id": self._origin(connection, exchange.origin),
             "request_headers": self._codec.compress(pack_headers(request.headers)),
         }

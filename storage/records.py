@@ -120,6 +120,10 @@ class Exchange:
     ended_ns: int | None = None
     transport: Transport = Transport.HTTP1
     origin: Origin = field(default_factory=Origin)
+    own_ns: int | None = None
+    """Time that the recorder's own code took on the way of its bytes; None: not measured."""
+    stall_ns: int | None = None
+    """The longest time that the recorder's event loop stood still meanwhile: no stamp is truer than this. None: not measured."""
     id: ExchangeId | None = None
     """Given by the store; None before."""
 
@@ -209,6 +213,9 @@ class Reading:
     marks: Marks = field(default_factory=Marks)
     response_id: str | None = None
     previous_response_id: str | None = None
+    request_decoded_sha256: bytes | None = None
+    """Of the body without its content-encoding; None where it has none, or one that does not decode."""
+    response_decoded_sha256: bytes | None = None
     signals: tuple[tuple[str, str], ...] = ()
     """(name, value) of everything on the wire that may say who sent this."""
 

@@ -44,6 +44,7 @@ recorder_runs = Table(
     Column("started_ns", Big, nullable=False),
     Column("heartbeat_ns", Big, nullable=False, comment="last sign of life"),
     Column("closed_ns", Big, comment="NULL: running, or killed"),
+    Column("lost", Integer, comment="exchanges that could not be kept, or not wholly; NULL: none yet, or not known"),
     comment="Who writes or wrote here: the lease of exchanges in flight.",
 )
 
@@ -128,6 +129,8 @@ exchanges = Table(
     Column("request_headers", LargeBinary, nullable=False, comment="zstd of JSON"),
     Column("response_headers", LargeBinary, comment="zstd of JSON; NULL: no response"),
     Column("arrivals", LargeBinary, comment="zstd of varints: zigzag steps of at_ns of all arrivals, then all sizes"),
+    Column("own_ns", Big, comment="time of the recorder's own code on the way of its bytes; NULL: not measured"),
+    Column("stall_ns", Big, comment="longest time the recorder's event loop stood still meanwhile; NULL: not measured"),
     Index(None, "started_ns"),
     Index(None, "recorder_run_id"),
     comment="One request and what came back.",
@@ -200,6 +203,12 @@ calls = Table(
     Column("content_reads", Integer, nullable=False),
     Column("response_id", Text),
     Column("previous_response_id", Text),
+    Column(
+        "request_decoded_sha256",
+        LargeBinary(32),
+        comment="of the body without its content-encoding; NULL: it has none, or one that does not decode",
+    ),
+    Column("response_decoded_sha256", LargeBinary(32), comment="as for the request"),
     Column("session_id", Big, ForeignKey("sessions.id")),
     Column("thread_id", Big, ForeignKey("threads.id")),
     Column("number", Integer, comment="place among the thread's calls of its kind, from 1"),

@@ -182,6 +182,8 @@ def _call(reading: Reading, reader_version: int) -> dict[str, Any]:
         "content_reads": marks.content_reads,
         "response_id": reading.response_id,
         "previous_response_id": reading.previous_response_id,
+        "request_decoded_sha256": reading.request_decoded_sha256,
+        "response_decoded_sha256": reading.response_decoded_sha256,
     } | dict.fromkeys(name for name in _PLACE if name != "kind")
 
 

@@ -19,7 +19,7 @@ from tracer.identity import Cut, Identity, Merge, Trail, Verdict
 from tracer.prompts import Prompt, Prompts
 from tracer.sightings import sighted
 
-READER_VERSION = 2
+READER_VERSION = 3
 """Raise it when what is derived changes: everything is then read again when it is next asked for."""
 
 _BATCH = 128

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from storage.records import Exchange, Reading, Request
+from storage.records import Exchange, Reading, Request, Response
 from tracer import wire
 from tracer.identity import Reply, Sighting, Spawn
 from tracer.identity.canonical import SHOWN_CHARACTERS, token, view
@@ -20,9 +20,10 @@ from tracer.identity.signals import signals
 from tracer.outcome import failed_by, marks, outcome
 from tracer.prompts import Prompt
 from tracer.redaction import Redaction
-from tracer.wire import requests
+from tracer.wire import content_encoding, requests
 from tracer.wire.contract import Call, Opaque, Part, Reasoning, Text, ToolCall
 from tracer.wire.json_values import fields, value
+from tracer.wire.requests import header
 
 _ELEMENTS = frozenset(("messages", "input", "contents", "tools", "system", "instructions", "systemInstruction", "system_instruction"))
 _AGENT_ARGUMENTS = ("subagent_type", "agent_type", "agent_name", "agent", "name", "task_name")
@@ -55,6 +56,7 @@ def sighted(exchange: Exchange, prompt: Prompt) -> Sighted:
     reading = Reading(
         exchange_id=exchange.id, state=state, abort_by=abort_by, dialect=read[0].NAME if read else None, kind=what,
         marks=marks(exchange, call), signals=signs,
+        request_decoded_sha256=_decoded_sha256(exchange.request), response_decoded_sha256=_decoded_sha256(exchange.response),
     )  # fmt: skip
     if call is None:
         return Sighted(reading, None)
@@ -77,6 +79,15 @@ def sighted(exchange: Exchange, prompt: Prompt) -> Sighted:
         model=call.model,
     )
     return Sighted(_with_call(reading, call), sighting)
+
+
+def _decoded_sha256(message: Request | Response | None) -> bytes | None:
+    """Of a body that has a content-encoding: what names its text; None where it has none, or cannot be decoded."""
+    encoding = header(message.headers, "content-encoding") if message else None
+    if message is None or not content_encoding.codings(encoding):
+        return None
+    text = content_encoding.decode(message.body, encoding)
+    return None if text is None else hashlib.sha256(text).digest()
 
 
 def _with_call(reading: Reading, call: Call) -> Reading:

@@ -127,6 +127,18 @@ def test_raw_bodies_are_the_bytes_that_were_on_the_wire(where: Path, capfdbinary
     assert say(capfdbinary, "show", "e5", "--raw", "response", "--trace", where)[:2] == (0, b"")
 
 
+def test_both_hashes_of_an_encoded_body_are_kept(where: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """What was on the wire and its text, each by its sha256; a body without an encoding has no second one."""
+    exchange = traffic()[6]
+    assert exchange.response
+    shown = json.loads(say(capfdbinary, "show", "e7", "--json", "--trace", where)[1])
+    text = gzip.decompress(exchange.request.body)
+    assert shown["request_sha256"] == hashlib.sha256(exchange.request.body).hexdigest()
+    assert shown["request_decoded_sha256"] == hashlib.sha256(text).hexdigest()
+    assert shown["response_decoded_sha256"] is None
+    assert (shown["own_ms"], shown["stall_ms"]) == (None, None)
+
+
 def test_captured_text_cannot_reach_the_terminal(where: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Escape sequences and direction changes are taken out; long texts are cut and say how long they are."""
     out = say(capfdbinary, "show", "e4", "--trace", where)[1].decode()

@@ -90,7 +90,7 @@ def test_whole_exchanges_come_back(trace: Trace, make_exchange: Make) -> None:
         make_exchange(1),
         make_exchange(2, failure=failure, origin=origin),
         make_exchange(3, response=None),
-        make_exchange(4, origin=origin),
+        make_exchange(4, origin=origin, own_ns=1_200_000, stall_ns=0),
     ]
     with writing(trace) as writer:
         for exchange in told:
