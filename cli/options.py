@@ -76,7 +76,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def open_trace(trace: str | None, *, create: bool = False) -> "Trace":
-    """The trace named on the command line, or the default one. Raises TraceError."""
+    """The trace named on the command line, or the default one. `create`: to record into; it is made the user's alone. Raises TraceError."""
+    from cli import console
+    from storage import ownership
     from storage.trace import Trace, default_location
 
-    return Trace.open(trace or default_location(), create=create)
+    location = trace or default_location()
+    for line in ownership.take(location) if create else ():
+        console.say(f"playhead: {console.plain(line)}")
+    return Trace.open(location, create=create)
