@@ -100,8 +100,13 @@ def shortened(text: str, columns: int) -> str:
 
 def table(rows: Sequence[Sequence[Cell]], columns: Sequence[Column | str], *, fit: int | None = None) -> None:
     """Prints rows under their columns' titles, no wider than the terminal (80 columns where there is none); None shows as `-`."""
-    for line in table_lines(rows, columns, fit or shutil.get_terminal_size((80, 24)).columns):
+    for line in table_lines(rows, columns, fit or terminal_columns()):
         click.echo(line)
+
+
+def terminal_columns() -> int:
+    """How wide the terminal is; 80 where there is none."""
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def table_lines(rows: Sequence[Sequence[Cell]], columns: Sequence[Column | str], fit: int) -> list[str]:

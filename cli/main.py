@@ -29,6 +29,7 @@ COMMANDS: tuple[Listed, ...] = (
     Listed("record", "cli.record:record", "Be the recording proxy until stopped.", "Record"),
     Listed("env", "cli.env:env", "Print the variables that point an agent at the recorder.", "Record"),
     Listed("sessions", "cli.sessions:sessions", "List the sessions of a trace.", "Look"),
+    Listed("session", "cli.session:session", "Merge, split, name or annotate sessions.", "Look"),
     Listed("exchanges", "cli.exchanges:exchanges", "List the exchanges of a trace, in order.", "Look"),
     Listed("show", "cli.show:show", "Show one exchange, thread or session; or its exact bytes.", "Look"),
     Listed("reuse", "cli.reuse:reuse", "Account for the prompt tokens: ideal and reported reuse.", "Look"),

@@ -42,6 +42,9 @@ def exchange_keys(row: "ExchangeRow") -> dict[str, Any]:
         "turn": row.number,
         "after": [f"e{number}" for number in row.after],
         "gap_ms": milliseconds(row.gap_ns),
+        "tool_ms": milliseconds(row.tool_ns),
+        "human_ms": milliseconds(row.human_ns),
+        "harness_ms": milliseconds(row.harness_ns),
         "stop": row.stop,
         "error": row.error,
     }
@@ -63,6 +66,8 @@ def session_keys(row: "SessionRow") -> dict[str, Any]:
         "cached_tokens": row.cached_tokens,
         "output_tokens": row.output_tokens,
         "ideal_share": row.ideal_share,
+        "note": row.note,
+        "forked_from": numbered("s", row.forked_from),
     }
 
 

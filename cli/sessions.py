@@ -11,24 +11,32 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.argument("which", nargs=-1, metavar="[SESSION]...")
+@click.option("--explain", is_flag=True, help="Say why the exchanges of each session are one: signals, confidence, doubts.")
 @options.trace_option
 @options.json_option
-def sessions(trace: str | None, as_json: bool) -> None:
+def sessions(trace: str | None, as_json: bool, which: tuple[str, ...], explain: bool) -> None:
     """List the sessions of a trace, in order of their first request.
 
     `ideal` is the share of the prompt tokens that an infinite prefix cache could have reused.
 
     \b
-    Example: playhead sessions --trace work.trace
+    playhead sessions --trace work.trace
+    playhead sessions latest --explain
     """
+    from cli import explanation
     from replay.reuse import survey
+    from storage import ids
     from storage import sessions as stored
     from tracer import reading
 
     with options.open_trace(trace) as opened:
         reading.catch_up(opened)
         survey.refresh(opened)
-        found = stored.listing(opened)
+        found = stored.listing(opened, ids=[ids.parse(opened, text, "s")[1] for text in which])
+        if explain:
+            explanation.explain(opened, found, as_json=as_json)
+            return
     if as_json:
         console.document([rows.session_keys(row) for row in found])
     elif found:

@@ -9,9 +9,9 @@ from cli import console, options, rows
 from cli.exchanges import ending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from storage.records import Exchange, ExchangeId, ExchangeRow
+    from storage.records import Exchange, ExchangeId, ExchangeRow, Medium, SessionRow
     from tracer.wire.contract import Call, Message, Part
 
 SHOWN_LINES = 12
@@ -93,7 +93,7 @@ def _chunks(trace: Any, exchange_id: "ExchangeId") -> None:
 
 
 def _exchange(trace: Any, exchange_id: "ExchangeId", *, as_json: bool) -> None:
-    from storage import exchange_rows
+    from storage import exchange_rows, media_rows
     from storage import exchanges as stored
     from tracer import wire
 
@@ -102,10 +102,15 @@ def _exchange(trace: Any, exchange_id: "ExchangeId", *, as_json: bool) -> None:
     read = wire.read(exchange)
     if as_json:
         decoded = exchange_rows.decoded_sha256(trace, exchange_id)
-        console.document(_exchange_document(row, exchange, read[1] if read else None) | _proof(exchange, decoded))
+        media = [_medium_keys(medium) for medium in media_rows.of_exchange(trace, exchange_id)]
+        proof = _proof(exchange, decoded) | {"media": media}
+        console.document(_exchange_document(row, exchange, read[1] if read else None) | proof)
         return
     for line in _head(row, exchange):
         console.paragraph(line)
+    for medium in media_rows.of_exchange(trace, exchange_id):
+        pixels = f", {medium.width} x {medium.height} pixels" if medium.width else ""
+        click.echo(f"      {medium.kind} {console.plain(medium.mime or '')}, {console.size(medium.size)}{pixels}")
     for line in _call_lines(read[1]) if read else _raw_lines(exchange):
         click.echo(line)
 
@@ -138,6 +143,13 @@ def _proof(exchange: "Exchange", decoded: "tuple[bytes | None, bytes | None]") -
         "own_ms": rows.milliseconds(exchange.own_ns),
         "stall_ms": rows.milliseconds(exchange.stall_ns),
     }
+
+
+def _medium_keys(medium: "Medium") -> dict[str, Any]:
+    return {
+        "kind": medium.kind, "mime": medium.mime, "sha256": medium.sha256.hex(), "bytes": medium.size, "width": medium.width,
+        "height": medium.height,
+    }  # fmt: skip
 
 
 def _head(row: "ExchangeRow", exchange: "Exchange") -> "Iterator[str]":
@@ -226,65 +238,26 @@ def _indented(text: str) -> "Iterator[str]":
 
 
 def _tree(trace: Any, kind: str, number: int, *, as_json: bool) -> None:
+    from cli import tree
     from storage import exchange_rows
+    from storage import sessions as stored
 
     found = exchange_rows.listing(trace, sessions=[number]) if kind == "s" else exchange_rows.of_thread(trace, number)
+    drawn = tree.load(trace, found)
+    session = next(iter(stored.listing(trace, ids=[number])), None) if kind == "s" else None
     if as_json:
-        console.document({"id": f"{kind}{number}", "threads": _threads(found)})
+        about = {} if session is None else rows.session_keys(session)
+        console.document({"id": f"{kind}{number}", **about, **tree.document(drawn)})
         return
-    start_ns = min((row.started_ns for row in found), default=0)
-    for line in _thread_lines(found, _roots(found), start_ns, 0):
-        click.echo(line)
+    if session is not None:
+        for line in _session_lines(session):
+            console.paragraph(line)
+    tree.draw(drawn)
 
 
-def _threads(found: "Sequence[ExchangeRow]") -> list[dict[str, Any]]:
-    """Threads in order of their first exchange, each with its exchanges."""
-    by_thread: dict[int | None, list[ExchangeRow]] = {}
-    for row in found:
-        by_thread.setdefault(row.thread, []).append(row)
-    return [
-        {
-            "thread": rows.numbered("t", thread),
-            "agent": members[0].agent,
-            "parent_thread": rows.numbered("t", members[0].parent_thread),
-            "exchanges": [rows.exchange_keys(row) for row in members],
-        }
-        for thread, members in by_thread.items()
-    ]
-
-
-def _roots(found: "Sequence[ExchangeRow]") -> list[int | None]:
-    threads = dict.fromkeys(row.thread for row in found)
-    parents = {row.thread: row.parent_thread for row in found}
-    return [thread for thread in threads if parents[thread] not in threads or parents[thread] == thread]
-
-
-def _thread_lines(found: "Sequence[ExchangeRow]", threads: "Sequence[int | None]", start_ns: int, depth: int) -> "Iterator[str]":
-    indent = "  " * depth
-    for thread in threads:
-        mine = [row for row in found if row.thread == thread]
-        yield f"{indent}{rows.numbered('t', thread) or 'no thread'}  {console.plain(mine[0].agent or 'unknown agent')}"
-        children = dict.fromkeys(row.thread for row in found if row.parent_thread == thread and row.thread != thread)
-        started = {child: min(row.started_ns for row in found if row.thread == child) for child in children}
-        for row in mine:
-            for child in [child for child in started if started[child] < row.started_ns]:
-                del started[child]
-                yield from _thread_lines(found, [child], start_ns, depth + 1)
-            yield f"{indent}  {_turn_line(row, start_ns)}"
-        yield from _thread_lines(found, list(started), start_ns, depth + 1)
-
-
-def _turn_line(row: "ExchangeRow", start_ns: int) -> str:
-    """One line of at most some 70 columns, so that threads two levels deep still fit a terminal of 80."""
-    parts = [
-        f"e{row.id}".ljust(5),
-        f"+{console.duration((row.started_ns - start_ns) / 1e9)}".rjust(8),
-        f"{row.kind} {row.number or ''}".ljust(8),
-        f"{console.count(row.usage.prompt) or '-':>8} in",
-        f"{console.count(row.usage.cached) or '-':>8} cached",
-        f"{console.count(row.usage.output) or '-':>6} out",
-        console.milliseconds(rows.milliseconds(row.marks.first_content_ns)) or "-",
-    ]
-    if row.state != "complete":
-        parts.append(ending(row))
-    return " ".join(parts)
+def _session_lines(session: "SessionRow") -> "Iterator[str]":
+    took = console.duration((session.ended_ns - session.started_ns) / 1e9)
+    origin = "" if session.forked_from is None else f", forked from s{session.forked_from}"
+    yield f"s{session.id}  {console.plain(session.name or session.key)}  {console.plain(session.client or '')}  took {took}{origin}"
+    if session.note:
+        yield f"    {console.plain(session.note)}"

@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from storage import signal_rows
 from storage.packing import unpack_tools
 from storage.records import ExchangeId, Gap, Placement
 from storage.schema import calls, exchanges, sessions, threads
@@ -60,3 +61,17 @@ def _placement(row: sa.Row[Any]) -> Placement:
         source=row.source,
         confidence=row.confidence,
     )
+
+
+def evidence(trace: Trace, session: int) -> list[tuple[ExchangeId, str, float, tuple[tuple[str, str], ...]]]:
+    """(exchange, source, confidence, signals) of every call of a session, in order of start."""
+    query = (
+        sa.select(calls.c.exchange_id, calls.c.source, calls.c.confidence)
+        .join(exchanges, exchanges.c.id == calls.c.exchange_id)
+        .where(calls.c.session_id == session)
+        .order_by(exchanges.c.started_ns, exchanges.c.id)
+    )
+    with trace.engine.connect() as connection:
+        rows = connection.execute(query).all()
+    shown = signal_rows.load(trace, [row.exchange_id for row in rows]) if rows else {}
+    return [(row.exchange_id, row.source or "unknown", row.confidence or 0.0, shown.get(row.exchange_id, ())) for row in rows]

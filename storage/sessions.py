@@ -92,6 +92,15 @@ def _set(trace: Trace, session: int, **values: str | None) -> None:
             raise NotFoundError(f"there is no session s{session} in this trace", hint="list them: playhead sessions")
 
 
+def key_of(trace: Trace, session: int) -> str:
+    """The key of a session. NotFoundError."""
+    with trace.engine.connect() as connection:
+        key: str | None = connection.scalar(sa.select(sessions.c.key).where(sessions.c.id == session))
+    if key is None:
+        raise NotFoundError(f"there is no session s{session} in this trace", hint="list them: playhead sessions")
+    return key
+
+
 def listing(trace: Trace, *, ids: Sequence[int] = ()) -> list[SessionRow]:
     """Sessions that have calls, in order of their first request."""
     where = [calls.c.session_id.in_(ids)] if ids else [calls.c.session_id.is_not(None)]

@@ -152,10 +152,13 @@ def test_captured_text_cannot_reach_the_terminal(where: Path, capfdbinary: pytes
 def test_a_session_is_shown_as_a_tree(where: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """The sub-agent stands under its parent, between the calls around it."""
     lines = say(capfdbinary, "show", "s1", "--trace", where)[1].decode().splitlines()
-    assert [line.split()[0] for line in lines] == ["t1", "e1", "e2", "t2", "e3", "e4"]
-    assert lines[3].startswith("  t2  counter")
+    assert [line.split()[0] for line in lines] == ["s1", "start", "t1", "e1", "e2", "t2", "e3", "e4"]
+    assert lines[5] == "  t2  counter, took 1.0 s, foreground, back in e4, by e2 call_spawn_0001"
+    assert max(map(len, lines)) <= 80
     tree = json.loads(say(capfdbinary, "show", "s1", "--json", "--trace", where)[1])
     assert [[row["id"] for row in thread["exchanges"]] for thread in tree["threads"]] == [["e1", "e2", "e4"], ["e3"]]
+    assert (tree["threads"][1]["parent_call"], tree["threads"][1]["mode"]) == ("call_spawn_0001", "foreground")
+    assert (tree["threads"][1]["joined_exchange"], tree["compactions"]) == ("e4", [])
 
 
 def test_reread_keeps_what_was_there(where: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -197,7 +200,7 @@ def test_an_exchange_as_people_read_it(where: Path, capfdbinary: pytest.CaptureF
 def test_a_thread_is_shown_alone(where: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Its own calls only."""
     lines = say(capfdbinary, "show", "t2", "--trace", where)[1].decode().splitlines()
-    assert [line.split()[0] for line in lines] == ["t2", "e3"]
+    assert [line.split()[0] for line in lines] == ["start", "t2", "e3"]
 
 
 def test_decoding_what_cannot_be_decoded(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

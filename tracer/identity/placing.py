@@ -161,7 +161,10 @@ class Identity:
         if told.parent is not None:
             parent = f"{session}/main" if told.parent == session else f"{session}/{told.parent}"
         found = (
-            None if known else claim(self.memory, sighting, (session,), parent) or claim_by_name(self.memory, sighting, parent, told.agent)
+            None
+            if known
+            else claim(self.memory, sighting, (session,), parent)
+            or claim_by_name(self.memory, sighting, parent or f"{session}/main", told.agent)
         )
         parent = parent or (known.parent if known else None) or (found.trail.placement.thread_key if found else f"{session}/main")
         return _Match(
