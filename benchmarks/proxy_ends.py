@@ -93,7 +93,8 @@ class Client(asyncio.Protocol):
     async def ask(self, query: str, sent: bytes) -> "Answer":
         """One exchange."""
         self.reads, self.ended = [], asyncio.get_running_loop().create_future()
-        head = f"POST /v1/messages?{query} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
+        head = f"POST /v1/messages?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        head += f"Content-Length: {len(sent)}\r\n\r\n"
         began = time.monotonic_ns()
         self.transport.write(head.encode() + sent)
         await asyncio.wait_for(asyncio.shield(self.ended), 120)

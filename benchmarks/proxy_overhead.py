@@ -4,7 +4,7 @@
 
 Three ways to one upstream (`stamped_upstream.py`), same client: none between (`direct`), plain `mitmdump` with the least tap, and
 `playhead record`. A stream is a 200 kB request and 200 events 10 ms apart; streams side by side begin at different moments. Each round
-goes through all sides, in turning order; ratios and differences are of one round, and their median counts. Exit 3 when a bar is missed.
+goes through all sides, back and forth; ratios and differences are of one round, and their median counts. Exit 3 when a bar is missed.
 """
 
 import argparse
@@ -76,7 +76,7 @@ async def rounds(sides: dict[str, Side], loads: list[str], count: int) -> dict[s
     for number in range(1, count + 1):
         for load in loads:
             names = list(sides)
-            for name in names[number % 3 :] + names[: number % 3] if number % 2 else names[::-1][number % 3 :] + names[::-1][: number % 3]:
+            for name in names if number % 2 else reversed(names):
                 found[load][name].append(await measure(sides[name], load, number))
         print(f"round {number} of {count}", file=sys.stderr)
     return found
@@ -99,7 +99,9 @@ def spread(values: list[float], digits: int = 2) -> str:
 def tell(found: dict[str, dict[str, list[Measured]]]) -> list[str]:
     """Prints the table; gives the bars that were missed. Figures are medians over rounds (least..most)."""
     missed = []
-    print("load   side      CPU ms an exchange     of it other threads  TTFT added p50 / p99 ms                chunk delay added p50 / p99 ms")
+    print(
+        "load   side      CPU ms an exchange     of it other threads  TTFT added p50 / p99 ms                chunk delay added p50 / p99 ms"
+    )
     for load, sides in found.items():
         for name in ("mitmdump", "playhead"):
             cpu, writer = [one.cpu_ms for one in sides[name]], [one.writer_ms for one in sides[name]]
@@ -107,7 +109,9 @@ def tell(found: dict[str, dict[str, list[Measured]]]) -> list[str]:
             print(f"{load:6} {name:9} {spread(cpu):22} {spread(writer):20} {latency[0]} / {latency[1]:22} {latency[2]} / {latency[3]}")
         ratio = [ours.cpu_ms / plain.cpu_ms for ours, plain in zip(sides["playhead"], sides["mitmdump"], strict=True)]
         over = {
-            what: [ours - plain for ours, plain in zip(added(sides, "playhead", what, 0.5), added(sides, "mitmdump", what, 0.5), strict=True)]
+            what: [
+                ours - plain for ours, plain in zip(added(sides, "playhead", what, 0.5), added(sides, "mitmdump", what, 0.5), strict=True)
+            ]
             for what in ("ttft_ms", "chunk_ms")
         }
         print(f"{load:6} over it  CPU x {spread(ratio)}; TTFT {spread(over['ttft_ms'], 3)} ms; chunk {spread(over['chunk_ms'], 3)} ms\n")
@@ -128,8 +132,12 @@ def main() -> int:
     missed = tell(found)
     print(f"{chosen.rounds} rounds in {time.monotonic() - began:.0f} s; ratios and differences of one round, their median (least..most)")
     if chosen.json:
-        rows = [{"load": load, "side": name, "cpu_ms": one.cpu_ms, "writer_ms": one.writer_ms, "ttft_ms": one.ttft_ms, "chunk_ms": one.chunk_ms}
-                for load, sides in found.items() for name, side in sides.items() for one in side]  # fmt: skip
+        rows = [
+            {"load": load, "side": name, **{what: getattr(one, what) for what in Measured.__slots__}}
+            for load, sides in found.items()
+            for name, side in sides.items()
+            for one in side
+        ]
         chosen.json.write_text(json.dumps(rows))
     for text in missed:
         print(f"missed: {text}")

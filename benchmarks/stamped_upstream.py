@@ -31,9 +31,6 @@ class Upstream(asyncio.Protocol):
         self.transport, self.buffer, self.wanted, self.asked = transport, bytearray(), 0, b""
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def connection_lost(self, why: Exception | None) -> None:
-        self.transport.abort()
-
     def data_received(self, data: bytes) -> None:
         if self.wanted:
             self.wanted -= len(data)

@@ -11,6 +11,7 @@ from tracer.guards.ends import note_timeouts, note_what_waited, note_who_cut, no
 from tracer.guards.framing import drop_informational, frame_once, pass_trailers
 from tracer.guards.patching import Undo, undo_all
 from tracer.guards.refusals import refuse_in_json, refuse_prior_knowledge
+from tracer.guards.short_way import pass_shortly
 
 CHECKED_VERSION = "12.3"
 """The mitmproxy release whose internals these guards were written against."""
@@ -27,6 +28,7 @@ GUARDS: tuple[Callable[[], Undo], ...] = (
     note_timeouts,
     frame_once,
     close_always,
+    pass_shortly,
 )
 
 
