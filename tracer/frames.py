@@ -11,7 +11,7 @@ from enum import IntEnum
 MOST_MESSAGE_BYTES = 64 << 20
 """So much of one message is kept; of a longer one the rest passes unkept."""
 
-MOST_INFLATED_BYTES = 512 << 20
+MOST_INFLATED_BYTES = 256 << 20
 """So much more than `USUAL_RATIO` times what came may be inflated: a message made to grow a thousandfold would keep the proxy busy."""
 
 USUAL_RATIO = 256

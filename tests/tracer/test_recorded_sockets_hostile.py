@@ -261,3 +261,15 @@ def test_a_client_that_dies_is_gone_for_the_upstream_too(tmp_path: Path, way: st
     assert b"\x88" not in (seen[-6:-5], seen[-8:-7])
     assert states == [State.CLIENT_ABORTED] * 2
     assert all(each.failure and each.failure.kind is FailureKind.CLIENT_LEFT for each in rows)
+
+
+def test_a_client_that_lingers_behind_a_dead_upstream_holds_nothing_open(tmp_path: Path) -> None:
+    """Its answer has ended when its server has, and so has the socket; it is shown no close frame."""
+    part = said(*answer("resp_1")[:2])
+    with serving({PATH: [upgraded(), heard, send(part), reset]}) as server, recording(tmp_path, server.url) as running:
+        client = Client(running.url)
+        client.say(create(1))
+        client.wait_for(part)
+        found = kept(running, lambda found: len(found) == 2 and all(each.ended_ns for each in found))
+        assert client.wait_for_end() == b""
+    assert [each.failure.kind for each in found if each.failure] == [FailureKind.SERVER_CUT] * 2
