@@ -85,12 +85,17 @@ class Socket:
         self._awaited: deque[_Response] = deque()
         self._answering: _Response | None = None
         """Whose answer the upstream's message under way is part of."""
-        self._is_lost = False
+        self._is_lost = self._has_answers = False
 
     @property
     def open_responses(self) -> int:
         """Responses in flight."""
         return len(self._awaited) + (self._asking is not None)
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether there was an answer, and nothing is under way."""
+        return self._has_answers and not self.open_responses and not self._client.reader.unfinished and not self._upstream.reader.unfinished
 
     def passed(self, at_ns: int, data: bytes, *, from_client: bool) -> None:
         """Bytes that one side sent. What cannot be read as frames is told once, and passes unkept from there on."""
@@ -117,16 +122,21 @@ class Socket:
         self._upgrade.finish(at_ns)
 
     def end(self, at_ns: int, kind: FailureKind, why: str) -> None:
-        """The connection is over, or nobody looks any more. A socket that either side closed in words has not failed."""
+        """The connection is over, or nobody looks any more.
+
+        A socket that either side closed in words has not failed, nor one that its client left when all it had asked for was answered:
+        agents do not say goodbye.
+        """
         if self._is_lost:
             return
+        is_settled = kind is FailureKind.CLIENT_LEFT and self._is_settled
         for side in (self._client, self._upstream):
             self._keep_back_no_more(side, at_ns)
         self._break_off(at_ns, kind, why)
         closes = "; ".join(f"{side.name} {side.close}" for side in (self._client, self._upstream) if side.close is not None)
         if closes:
             self._upgrade.assembler.head_line(CLOSE_HEADER, closes)
-        if not closes or kind is FailureKind.INTERRUPTED:
+        if not (closes or is_settled) or kind is FailureKind.INTERRUPTED:
             self._upgrade.assembler.fail(at_ns, kind, why)
         self._upgrade.finish(at_ns)
 
@@ -230,6 +240,7 @@ class Socket:
         if now is None:
             return
         now.has_answered = True
+        self._has_answers |= called in ENDS
         if called in ENDS and self._awaited and self._awaited[0] is now:
             self._awaited.popleft().stream.finish(message.at_ns)
 

@@ -15,7 +15,7 @@ from wsproto.utilities import RemoteProtocolError
 
 from replay.simulator import routes, sockets
 from replay.simulator.pacing import Pacing
-from replay.simulator.prepare import Prepared, Received, prepare
+from replay.simulator.prepare import Prepared, Received, check_key, prepare
 from replay.simulator.service import Page, Sending, Service
 from replay.simulator.values import Refusal
 
@@ -133,7 +133,11 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         socket_ = sockets.Socket(self._service, received, self._beside)
         try:
+            check_key(received, routes.parted(received.target).query, self._service.settings)
             answer = socket_.accept()
+        except Refusal as refusal:
+            self._send_page(self._service.refused(received, refusal))
+            return
         except RemoteProtocolError:
             self._send_page(self._service.refused(received, Refusal(400, "invalid", "this is no WebSocket handshake")))
             return

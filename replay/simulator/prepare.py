@@ -80,7 +80,7 @@ def prepare(received: Received, settings: Settings, serial: int) -> Prepared:
     path, query = routes.parted(received.target)
     dialect = routes.dialect_of(path)
     assert dialect is not None
-    _check_key(received, query, settings)
+    check_key(received, query, settings)
     asked = dialect.ask(path, query, _json(received))
     ids = prompt_ids(received)
     _check(asked, len(ids), settings)
@@ -93,7 +93,8 @@ def prepare(received: Received, settings: Settings, serial: int) -> Prepared:
     return Prepared(dialect=dialect, asked=asked, name=name, ids=ids, parts=parts, stop=stop)
 
 
-def _check_key(received: Received, query: str, settings: Settings) -> None:
+def check_key(received: Received, query: str, settings: Settings) -> None:
+    """Raises Refusal where another key is wanted."""
     if settings.api_key is None:
         return
     bearer = (received.header("authorization") or "").removeprefix("Bearer ")

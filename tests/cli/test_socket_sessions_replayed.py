@@ -2,16 +2,21 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import captures
 import pytest
 from commands import Ended, playhead, serving
 from recorded import ask, body_of
 from websocket_ends import create
 from websocket_talk import Talk
+
+from storage.trace import Trace
+from storage.writer import Writer
+from tracer import wire
 
 TOOL = {"type": "function", "name": "shell", "description": "Runs a command.", "parameters": {"type": "object", "properties": {}}}
 MORE: dict[str, Any] = {"tools": [TOOL], "instructions": "You are an agent. " * 30}
@@ -127,3 +132,19 @@ def test_a_run_of_it_reports_and_compares(sessions: tuple[Path, Path]) -> None:
     report = playhead("report", first, "--format", "markdown", "--trace", sessions[0])
     assert report.code == 0, report.err
     assert "WebSocket" in report.out
+
+
+@captures.needed
+@pytest.mark.parametrize("name", ["codex/08_ws_resume", "copilot/03_responses_ws_then_resume", "pi-1.6.0/threads_basic"])
+def test_what_real_agents_said_is_replayed(tmp_path: Path, name: str) -> None:
+    """Every turn is answered, and the server reuses what the rules say of the session: WebSockets of Codex and Copilot, threads of pi."""
+    path = tmp_path / "captured.trace"
+    with Trace.open(path, create=True) as trace, closing(Writer(trace, wire.split)) as writer:
+        for each in captures.load(name):
+            writer.put(each.exchange)
+    made, _ = replayed(path)
+    assert (made.code, made.document["failed"]) == (0, 0), made.err
+    turns = playhead("reuse", made.document["run"], "--rules", "vllm", "--json", "--trace", path).document["turns"]
+    assert len(turns) >= 4
+    assert [turn["predicted"] for turn in turns] == [turn["reported"] for turn in turns]
+    assert sum(turn["reported"] for turn in turns) > 0.5 * sum(turn["prompt_tokens"] for turn in turns)

@@ -273,3 +273,22 @@ def test_a_client_that_lingers_behind_a_dead_upstream_holds_nothing_open(tmp_pat
         found = kept(running, lambda found: len(found) == 2 and all(each.ended_ns for each in found))
         assert client.wait_for_end() == b""
     assert [each.failure.kind for each in found if each.failure] == [FailureKind.SERVER_CUT] * 2
+
+
+@pytest.mark.parametrize(("asks", "state"), [(True, State.COMPLETE), (False, State.CLIENT_ABORTED)])
+def test_an_agent_that_leaves_when_all_is_answered_has_aborted_nothing(tmp_path: Path, asks: bool, state: State) -> None:
+    """Codex ends every session without a close frame; a socket on which nothing was ever answered was left."""
+    with (
+        serving({PATH: [upgraded(), heard, send(said(*answer("resp_1"))), until_gone]}) as server,
+        recording(tmp_path, server.url) as running,
+    ):
+        client = Client(running.url)
+        if asks:
+            client.say(create(1))
+            client.wait_for(said(*answer("resp_1")))
+        client.reset()
+        assert server.hung_up.wait(10) or not asks
+        kept(running, lambda found: bool(found) and all(each.ended_ns for each in found))
+        running.stop()
+        upgrade = exchanges.listing(running.trace, everything=True)[0]
+    assert upgrade.state == state

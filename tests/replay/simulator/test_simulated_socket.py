@@ -106,16 +106,17 @@ def test_a_client_that_leaves_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("websocket", "line", "status"),
+    ("websocket", "key", "line", "status"),
     [
-        (False, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"426"),
-        (True, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"101"),
-        (True, "X-Nothing: 1", b"400"),
+        (False, None, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"426"),
+        (True, None, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"101"),
+        (True, "k", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"401"),
+        (True, None, "X-Nothing: 1", b"400"),
     ],
 )
-def test_what_a_handshake_is_answered(websocket: bool, line: str, status: bytes) -> None:
-    """Refused where there is none, and where it is no handshake."""
+def test_what_a_handshake_is_answered(websocket: bool, key: str | None, line: str, status: bytes) -> None:
+    """Refused where there is none, where the key is wrong, and where it is no handshake."""
     lines = ["GET /v1/responses HTTP/1.1", "Host: x", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", line]
-    with running(replace(FAST, websocket=websocket)) as port, socket.create_connection(("127.0.0.1", port), 10) as connection:
+    with running(replace(FAST, websocket=websocket, api_key=key)) as port, socket.create_connection(("127.0.0.1", port), 10) as connection:
         connection.sendall("\r\n".join([*lines, "", ""]).encode())
         assert connection.recv(65536).split(b" ")[1] == status
