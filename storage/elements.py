@@ -23,8 +23,13 @@ _REMEMBERED_BYTES = 64 << 20
 _STRETCH = 64
 """Nodes fetched at a time: a body mostly adds a few to a path that is remembered."""
 _ROWS = 500
+_PREFETCHED_STEPS = 6
+"""Nodes back from its leaf that are looked for at once for all paths of a batch; whatever lies before is fetched path by path."""
 
 _ELEMENTS = sa.select(elements.c.id, elements.c.content).where(elements.c.id.in_(sa.bindparam("ids", expanding=True)))
+
+
+_NODES = sa.select(nodes.c.id, nodes.c.parent_id, nodes.c.element_id).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 
 
 def _stretch() -> sa.Select[Any]:
@@ -68,6 +73,17 @@ class Paths:
         found.reverse()
         parts.reverse()
         return found, parts
+
+    def prefetch(self, leaves: Sequence[int]) -> None:
+        """Remembers the ends of many paths at once: most go on from a node that is remembered."""
+        wanted = {leaf for leaf in leaves if self._nodes.get(leaf) is None}
+        for _ in range(_PREFETCHED_STEPS):
+            if not wanted:
+                return
+            rows = [row for some in batched(wanted, _ROWS) for row in self._connection.execute(_NODES, {"ids": some})]
+            for number, parent, element in rows:
+                self._nodes.put(number, (parent, element))
+            wanted = {parent for _, parent, _ in rows if parent and self._nodes.get(parent) is None}
 
     def _fetch(self, node: int) -> tuple[int, int]:
         rows = [(row[0], (row[1], row[2])) for row in self._connection.execute(_STRETCH_OF, {"leaf": node})]
@@ -114,6 +130,7 @@ def paths(trace: Trace, ids: Sequence[ExchangeId]) -> Iterator[tuple[ExchangeId,
         finder = Paths(connection, trace.codec)
         for some in batched(ids, _ROWS):
             leaves = _leaves(connection, some)
+            finder.prefetch([leaf for leaf in leaves.values() if leaf])
             for number in some:
                 leaf = leaves.get(number)
                 with damage_of(f"exchange e{number}"):

@@ -4,8 +4,8 @@ An exchange whose recorder was killed reads as interrupted with what had come, w
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import batched
 from typing import Any
 
@@ -16,17 +16,25 @@ from storage.elements import Paths, damage_of
 from storage.errors import NotFoundError
 from storage.exchange_rows import listing
 from storage.packing import Codec, arrivals, unpack_chunks, unpack_headers
+from storage.recency import Recency
 from storage.records import Arrival, Exchange, ExchangeId, Failure, FailureKind, Headers, Origin, Request, Response, Transport
 from storage.schema import bodies, calls, exchanges, origins
+from storage.skeleton import frame
 from storage.trace import Trace
 
-__all__ = ["chunks", "listing", "load", "load_many", "request_body", "response_body", "unread"]
+__all__ = ["Framed", "chunks", "listing", "load", "load_framed", "load_many", "request_body", "response_body", "unread"]
 
 type _Row = sa.Row[Any]
+type _BodyRow = tuple[int | None, bytes, bytes]
+"""Leaf, content, sha256."""
 type _Read[Found] = Callable[[_Reader, _Row], Found]
 
 _BATCH = 64
 _BODY = sa.select(bodies.c.leaf_id, bodies.c.content, bodies.c.sha256).where(bodies.c.id == sa.bindparam("body"))
+_SMALL_BODIES = sa.select(bodies.c.id, bodies.c.leaf_id, bodies.c.content, bodies.c.sha256).where(
+    bodies.c.id.in_(sa.bindparam("ids", expanding=True)), sa.func.length(bodies.c.content) <= 1 << 18
+)
+_REMEMBERED_HEADERS = 512
 _ROWS = (
     sa.select(exchanges, origins.c.listener, origins.c.connection, origins.c.client_pid, origins.c.client_command, origins.c.label)
     .join(origins, origins.c.id == exchanges.c.origin_id)
@@ -59,6 +67,32 @@ def read_many(connection: sa.Connection, codec: Codec, ids: Sequence[ExchangeId]
             with damage_of(f"exchange e{number}"):
                 found = reader.exchange(rows[number])
             yield found
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """An exchange for a reader that knows the elements of its request: in the body they read `null`, its content-encoding is removed.
+
+    `decoded_sha256`: of the whole text, where there was such an encoding.
+    """
+
+    exchange: Exchange
+    decoded_sha256: bytes | None
+
+
+def load_framed(trace: Trace, ids: Sequence[ExchangeId]) -> Iterator[Framed]:
+    """As `load_many`; what the elements of requests cost is not paid. These are not checked against their sha256: `verify` does that."""
+    with trace.engine.connect() as connection:
+        reader = _FramedReader(connection, trace.codec)
+        for some in batched(ids, _BATCH):
+            rows = {row.id: row for row in connection.execute(_ROWS, {"ids": some})}
+            reader.fetch(rows.values())
+            for number in some:
+                if number not in rows:
+                    raise _not_found(number)
+                with damage_of(f"exchange e{number}"):
+                    found = Framed(reader.exchange(rows[number]), reader.decoded_sha256(rows[number]))
+                yield found
 
 
 def request_body(trace: Trace, exchange_id: ExchangeId) -> bytes:
@@ -137,7 +171,7 @@ class _Reader:
                 client_command=row.client_command,
                 label=row.label,
             ),
-            request=Request(method=row.method, url=row.url, headers=self._headers(row.request_headers), body=self.request_body(row)),
+            request=self._request(row),
             response=self._response(row),
             failure=_failure(row),
             own_ns=row.own_ns,
@@ -145,6 +179,9 @@ class _Reader:
         )
         is_open = row.ended_ns is None and row.recorder_run_id not in leases.living(self._connection)
         return interrupted(found) if is_open else found
+
+    def _request(self, row: _Row) -> Request:
+        return Request(method=row.method, url=row.url, headers=self._headers(row.request_headers), body=self.request_body(row))
 
     def request_body(self, row: _Row) -> bytes:
         """The request's body as on the wire."""
@@ -169,11 +206,53 @@ class _Reader:
 
     def _body(self, number: int) -> bytes:
         """A body that is, to the byte, what was written; ValueError."""
-        leaf, content, sha256 = self._connection.execute(_BODY, {"body": number}).one()
+        leaf, content, sha256 = self._row_of(number)
         found = self._paths.body(leaf, content)
         if hashlib.sha256(found).digest() != sha256:
             raise ValueError(f"the sha256 of body {number} is not that of its content")
         return found
+
+    def _row_of(self, number: int) -> _BodyRow:
+        leaf, content, sha256 = self._connection.execute(_BODY, {"body": number}).one()
+        return leaf, content, sha256
+
+
+class _FramedReader(_Reader):
+    """Fetches the bodies of a batch at once, and puts no request together."""
+
+    def __init__(self, connection: sa.Connection, codec: Codec) -> None:
+        super().__init__(connection, codec)
+        self._bodies: dict[int, _BodyRow] = {}
+        self._known_headers: Recency[bytes, Headers] = Recency(_REMEMBERED_HEADERS)
+
+    def fetch(self, rows: Iterable[_Row]) -> None:
+        """Remembers the bodies of these exchanges, but for very large ones."""
+        numbers = {each for row in rows for each in (row.request_body_id, row.request_decoded_body_id, row.response_body_id)} - {None}
+        self._bodies = {row[0]: (row[1], row[2], row[3]) for row in self._connection.execute(_SMALL_BODIES, {"ids": sorted(numbers)})}
+
+    def decoded_sha256(self, row: _Row) -> bytes | None:
+        """Of the request's text, where a content-encoding was removed from it."""
+        return None if row.request_decoded_body_id is None else self._row_of(row.request_decoded_body_id)[2]
+
+    def _row_of(self, number: int) -> _BodyRow:
+        return self._bodies.get(number) or super()._row_of(number)
+
+    def _headers(self, blob: bytes) -> Headers:
+        known = self._known_headers.get(blob)
+        if known is None:
+            known = super()._headers(blob)
+            self._known_headers.put(blob, known)
+        return known
+
+    def _request(self, row: _Row) -> Request:
+        number = row.request_decoded_body_id or row.request_body_id
+        leaf, content, _ = self._row_of(number) if number is not None else (None, b"", b"")
+        if leaf is None:
+            return super()._request(row)
+        headers = self._headers(row.request_headers)
+        if row.request_decoded_body_id is not None:
+            headers = tuple(pair for pair in headers if pair[0].lower() != "content-encoding")
+        return Request(method=row.method, url=row.url, headers=headers, body=frame(self._codec.decompress(content)))
 
 
 def _failure(row: _Row) -> Failure | None:

@@ -103,23 +103,42 @@ def rebuild(skeleton: bytes, elements: Sequence[bytes]) -> bytes:
         raise ValueError("a skeleton does not fit its elements") from None
 
 
-def _rebuild(skeleton: bytes, elements: Sequence[bytes]) -> bytes:
+def frame(skeleton: bytes) -> bytes:
+    """The body's JSON with `null` for elements, one for those of a list: what a reader needs that knows the elements; ValueError."""
+    try:
+        runs, tail, _ = _unpack(skeleton)
+    except IndexError:
+        raise ValueError("a skeleton is damaged") from None
+    pieces: list[bytes] = []
+    for run in runs:
+        is_list = run.separator.strip() == b","  # what stands between others may be members of the body
+        pieces += (run.before, b"null" if is_list else run.separator.join([b"null"] * run.count))
+    return b"".join((*pieces, tail))
+
+
+def _unpack(skeleton: bytes) -> tuple[list[_Run], bytes, int]:
+    """The runs, what stands behind the last, and where the cuts begin."""
     count, at = varint(skeleton, 0)
-    runs = []
+    runs: list[_Run] = []
     for _ in range(count):
         before, at = sized_bytes(skeleton, at)
         first, at = varint(skeleton, at)
         length, at = varint(skeleton, at)
         separator, at = sized_bytes(skeleton, at)
-        runs.append((before, first, length, separator))
+        runs.append(_Run(before, first, length, separator))
     tail, at = sized_bytes(skeleton, at)
+    return runs, tail, at
+
+
+def _rebuild(skeleton: bytes, elements: Sequence[bytes]) -> bytes:
+    runs, tail, at = _unpack(skeleton)
     elements = _with_cuts(skeleton, at, elements)
-    if sum(run[2] for run in runs) != len(elements):
+    if sum(run.count for run in runs) != len(elements):
         raise ValueError("a skeleton does not fit its elements")
     pieces: list[bytes] = []
-    for before, first, length, separator in runs:
-        pieces.append(before)
-        pieces.append(separator.join(elements[first : first + length]))
+    for run in runs:
+        pieces.append(run.before)
+        pieces.append(run.separator.join(elements[run.first : run.first + run.count]))
     pieces.append(tail)
     return b"".join(pieces)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from storage import decisions, derived, exchange_rows, exchanges, media_rows, places, sessions, trails
 from storage.errors import DamagedError, NotFoundError
-from storage.records import Exchange, ExchangeId, Reading, State
+from storage.records import ExchangeId, Reading, State
 from storage.trace import Trace
 from tracer.identity import Cut, Identity, Merge, Trail, Verdict
 from tracer.prompts import Prompt, Prompts
@@ -46,13 +46,15 @@ def catch_up(trace: Trace) -> int:
     return len(unread) if derived.kept(trace, read) else 0
 
 
-def _whole(trace: Trace, prompts: Prompts, some: Sequence[ExchangeId]) -> list[tuple[Exchange, Prompt]]:
+def _whole(trace: Trace, prompts: Prompts, some: Sequence[ExchangeId]) -> list[tuple[exchanges.Framed, Prompt]]:
     """Exchanges with their prompts, but for those that were deleted meanwhile, and those that are damaged.
 
     These count as read, with what is wrong, and keep no others up.
     """
     try:
-        return list(prompts.of(some, exchanges.load_many(trace, some)))
+        loaded = list(exchanges.load_framed(trace, some))
+        found = prompts.of(some, (each.exchange for each in loaded))
+        return [(framed, prompt) for framed, (_, prompt) in zip(loaded, found, strict=True)]
     except (DamagedError, NotFoundError) as error:
         if len(some) > 1:
             return [found for number in some for found in _whole(trace, prompts, (number,))]
@@ -63,12 +65,12 @@ def _whole(trace: Trace, prompts: Prompts, some: Sequence[ExchangeId]) -> list[t
         return []
 
 
-def _read(trace: Trace, identity: Identity, replays: Collection[ExchangeId], batch: Iterable[tuple[Exchange, Prompt]]) -> None:
+def _read(trace: Trace, identity: Identity, replays: Collection[ExchangeId], batch: Iterable[tuple[exchanges.Framed, Prompt]]) -> None:
     """One batch, saved at its end. Trails first: whatever happens, a call that counts as read is remembered.
 
     A replay is read and not placed: it stands where the call stands that it repeats.
     """
-    found = [sighted(exchange, prompt) for exchange, prompt in batch]
+    found = [sighted(framed.exchange, prompt, framed.decoded_sha256) for framed, prompt in batch]
     placed = [identity.place(each.sighting) for each in found if each.sighting and each.reading.exchange_id not in replays]
     trails.save(trace, {trail.id: _packed(trail) for trail in placed})
     placements = [trail.placement for trail in placed] + identity.corrections()

@@ -41,8 +41,8 @@ class Sighted:
     sighting: Sighting | None
 
 
-def sighted(exchange: Exchange, prompt: Prompt) -> Sighted:
-    """Reads one stored exchange that has ended."""
+def sighted(exchange: Exchange, prompt: Prompt, decoded_sha256: bytes | None = None) -> Sighted:
+    """Reads one stored exchange that has ended. `decoded_sha256`: of its request's text, where a content-encoding has been removed."""
     assert exchange.id is not None
     assert exchange.ended_ns is not None
     small = _without_elements(exchange.request)
@@ -56,7 +56,8 @@ def sighted(exchange: Exchange, prompt: Prompt) -> Sighted:
     reading = Reading(
         exchange_id=exchange.id, state=state, abort_by=abort_by, dialect=read[0].NAME if read else None, kind=what,
         marks=marks(exchange, call), signals=signs,
-        request_decoded_sha256=_decoded_sha256(exchange.request), response_decoded_sha256=_decoded_sha256(exchange.response),
+        request_decoded_sha256=decoded_sha256 or _decoded_sha256(exchange.request),
+        response_decoded_sha256=_decoded_sha256(exchange.response),
     )  # fmt: skip
     if call is None:
         return Sighted(reading, None)

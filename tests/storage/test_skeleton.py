@@ -1,5 +1,6 @@
 """A body taken apart in any way comes back to the byte from its skeleton and its elements."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.records import Element
-from storage.skeleton import canonical, pack, rebuild
+from storage.skeleton import canonical, frame, pack, rebuild
 
 
 @st.composite
@@ -84,3 +85,14 @@ def test_a_skeleton_refuses_other_elements() -> None:
     for damaged in (b"", skeleton[:4]):
         with pytest.raises(ValueError, match=r"does not fit|too early"):
             rebuild(damaged, [b"a", b"b"])
+
+
+def test_a_frame_is_json_without_the_elements() -> None:
+    """Lists shrink to one `null`; what stands between elements that are no list stays; cuts are not put back."""
+    body = b'{"instructions":"Be brief","input":[{"a":1},{"b":2},{"c":3}],"model":"m"}'
+    spans = [(body.index(text), body.index(text) + len(text)) for text in (b'"Be brief"', b'{"a":1}', b'{"b":2}', b'{"c":3}')]
+    elements = [Element("system" if place == 0 else "item", *span) for place, span in enumerate(spans)]
+    elements[1] = Element("item", *spans[1], ((spans[1][0] + 1, spans[1][1] - 1),))
+    assert json.loads(frame(pack(body, elements))) == {"instructions": None, "input": [None, None], "model": "m"}
+    with pytest.raises(ValueError, match="damaged"):
+        frame(b"\x05")
