@@ -275,9 +275,9 @@ def _record_until(writer: Writer, stop: threading.Event) -> None:
 
 def test_reading_beside_it_leaves_out_what_was_deleted(talks: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions.forget(talks)
-    load: Callable[..., Iterator[Exchange]] = exchanges.load_many
+    load: Callable[..., Iterator[exchanges.Framed]] = exchanges.load_framed
 
-    def deleting(trace: Trace, wanted: tuple[ExchangeId, ...]) -> Iterator[Exchange]:
+    def deleting(trace: Trace, wanted: tuple[ExchangeId, ...]) -> Iterator[exchanges.Framed]:
         found = list(load(trace, wanted))
         if len(wanted) == 12:
             with trace.engine.connect() as connection:
@@ -285,7 +285,7 @@ def test_reading_beside_it_leaves_out_what_was_deleted(talks: Trace, monkeypatch
                 connection.commit()
         return iter(found)
 
-    monkeypatch.setattr(exchanges, "load_many", deleting)
+    monkeypatch.setattr(exchanges, "load_framed", deleting)
     reading.catch_up(talks)
     assert counts(talks)["calls"] == counts(talks)["trails"] == 10
     assert RunId(1) not in [run.id for run in runs.listing(talks)]
