@@ -1,6 +1,7 @@
 """A server on loopback that answers each path with its own steps, and keeps what it was asked; in a thread of its own."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,18 +25,18 @@ class Asked:
 
 
 class FaultyServer:
-    """`answers`: path -> steps. `early`: paths answered before the body is read."""
+    """`answers`: path -> steps. `early`: paths answered before the body is read. `tls`: how it speaks TLS, if it does."""
 
-    def __init__(self, answers: Mapping[str, Sequence[Step]], early: Sequence[str] = ()) -> None:
+    def __init__(self, answers: Mapping[str, Sequence[Step]], early: Sequence[str] = (), tls: ssl.SSLContext | None = None) -> None:
         self.asked: list[Asked] = []
         self.hung_up = threading.Event()
         self.got_data = threading.Event()
-        self._answers, self._early = answers, early
+        self._answers, self._early, self._tls = answers, early, tls
         self.loop = asyncio.new_event_loop()
         self.port = 0
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 24)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 24, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def stop_listening(self) -> None:
@@ -43,7 +44,7 @@ class FaultyServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -85,9 +86,9 @@ class FaultyServer:
 
 
 @contextmanager
-def serving(answers: Mapping[str, Sequence[Step]], early: Sequence[str] = ()) -> Iterator[FaultyServer]:
+def serving(answers: Mapping[str, Sequence[Step]], early: Sequence[str] = (), tls: ssl.SSLContext | None = None) -> Iterator[FaultyServer]:
     """The server while it is needed."""
-    server = FaultyServer(answers, early)
+    server = FaultyServer(answers, early, tls)
     thread = threading.Thread(target=server.loop.run_forever, daemon=True)
     thread.start()
     asyncio.run_coroutine_threadsafe(server.start(), server.loop).result(10)

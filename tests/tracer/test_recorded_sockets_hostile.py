@@ -3,12 +3,14 @@
 import asyncio
 import json
 import socket
+import ssl
 import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from certificates import certificate
 from faulty.steps import Peer, Step, pause, reset, send, until_gone, whole
 from faulty.upstream import serving
 from recorded import Recording, ask, recording
@@ -292,3 +294,21 @@ def test_an_agent_that_leaves_when_all_is_answered_has_aborted_nothing(tmp_path:
         running.stop()
         upgrade = exchanges.listing(running.trace, everything=True)[0]
     assert upgrade.state == state
+
+
+def test_an_upstream_behind_tls_that_would_rather_speak_http2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade is HTTP/1.1's: nothing else is offered, and large frames pass through TLS both ways."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate(tmp_path))
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    request, messages = create(1, text="long " * 60_000), answer("resp_1", ("word " * 60_000,))
+    steps = [upgraded(), heard, send(said(*messages)), until_gone]
+    with serving({PATH: steps}, tls=context) as server, recording(tmp_path, server.url) as running:
+        client = Client(running.url)
+        client.say(request)
+        client.wait_for(said(*messages))
+        client.reset()
+        _, found = running.exchanges()
+    assert (found.request.body, body(found), found.failure) == (request, b"\n".join(messages), None)
