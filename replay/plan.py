@@ -13,8 +13,8 @@ from storage.records import ExchangeId, ExchangeRow, State, Transport
 
 LEFT_OUT = {
     "unread": "no model call (unknown traffic, probes, upgrades)",
-    "prewarm": "prewarm over a WebSocket: asks for no answer, and over HTTP there is always one",
-    "before_unknown": "goes on from an answer that the trace does not hold",
+    "prewarm": "prewarm on a WebSocket (HTTP has only requests with an answer)",
+    "before_unknown": "goes on from an answer that is not in the trace",
     "in_flight": "still in flight when the trace was read",
     "no_answer": "failed without an answer",
     "refused": "answered with an error status",

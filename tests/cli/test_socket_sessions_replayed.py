@@ -113,7 +113,7 @@ def test_it_is_declared(sessions: tuple[Path, Path]) -> None:
     """In a dry run, before a run, and with the run; prewarms are counted apart."""
     dry = playhead("replay", "--target", "http://127.0.0.1:9", "--dry-run", "--trace", sessions[0])
     assert "4 turns recorded on WebSocket are sent over HTTP with the whole input" in dry.err
-    assert "prewarm over a WebSocket" in " ".join(dry.out.split())
+    assert "prewarm on a WebSocket" in " ".join(dry.out.split())
     made, _ = replayed(sessions[0])
     assert "4 turns recorded on WebSocket are sent over HTTP with the whole input" in made.err
     assert made.document["left_out"]["prewarm"] == 1
