@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from storage.records import FailureKind, Headers
 from tracer.frames import FrameError, FrameReader, Message, Opcode, Unfinished, close_text
 from tracer.stream import Stream
-from tracer.wire.openai_responses.socket import ASKS, BEGINS, ENDS, leading_type, message_type, refusal_status
+from tracer.wire.openai_responses.socket import ASKS, BEGINS, ENDS, leading_type, message_type, refusal_status, response_id
 from tracer.wire.requests import header
 
 ANSWERED = 200
@@ -41,9 +41,13 @@ type Put = Callable[[int, bytes], None]
 
 @dataclass(slots=True)
 class _Response:
-    """A response that is awaited. `has_begun`: its `response.created` was there; `has_answered`: a first message was there whole."""
+    """A response that is awaited. `name`: its id, once told; `has_begun`: its `response.created` was there.
+
+    `has_answered`: a first message was there whole.
+    """
 
     stream: Stream
+    name: str | None = None
     has_begun: bool = False
     has_answered: bool = False
     status: int = ANSWERED
@@ -85,6 +89,8 @@ class Socket:
         self._awaited: deque[_Response] = deque()
         self._answering: _Response | None = None
         """Whose answer the upstream's message under way is part of."""
+        self._over: str | None = None
+        """The response that an error has ended last."""
         self._is_lost = self._has_answers = False
 
     @property
@@ -232,6 +238,10 @@ class Socket:
         return len(self._awaited) > 1 and self._awaited[0].has_begun
 
     def _answer(self, message: Message, called: str) -> None:
+        """A whole message. Behind an error the response that it ended may be told once more to have failed: that ends no other."""
+        if self._upstream.put is None and called in ENDS and self._over is not None and response_id(message.payload) == self._over:
+            self._line(self._upstream, self._upgrade.response_data)(message.at_ns, message.payload)
+            return
         put, self._upstream.put = self._upstream.put or self._taking_answer(message.at_ns, called), None
         now, self._answering = self._answering, None
         if now is not None and called == "error" and not now.has_answered:
@@ -240,8 +250,12 @@ class Socket:
         if now is None:
             return
         now.has_answered = True
-        self._has_answers |= called in ENDS
-        if called in ENDS and self._awaited and self._awaited[0] is now:
+        if called == BEGINS:
+            now.name = response_id(message.payload)
+        if called not in ENDS:
+            return
+        self._has_answers, self._over = True, now.name if called == "error" else None
+        if self._awaited and self._awaited[0] is now:
             self._awaited.popleft().stream.finish(message.at_ns)
 
     def _arrive(self, now: _Response, at_ns: int, data: bytes) -> None:

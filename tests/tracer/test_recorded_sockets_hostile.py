@@ -126,6 +126,21 @@ def test_several_are_asked_for_at_once_and_one_is_cancelled(tmp_path: Path) -> N
     assert [each.failure for each in three] == [None] * 3
 
 
+def test_a_failure_told_twice_ends_one_response(tmp_path: Path) -> None:
+    """First as an error, then as the response's own last word, which is not the first word of the next."""
+    broken = [*answer("resp_1")[:2], b'{"type":"error","error":{"message":"Oh."}}']
+    again = b'{"type":"response.failed","response":{"id":"resp_1","status":"failed"}}'
+    steps = [upgraded(), heard, heard, send(said(*broken, again, *answer("resp_2"))), until_gone]
+    with serving({PATH: steps}) as server, recording(tmp_path, server.url) as running:
+        client = Client(running.url)
+        client.say(create(1))
+        client.say(create(2))
+        client.wait_for(said(*broken, again, *answer("resp_2")))
+        client.reset()
+        upgrade, one, two = running.exchanges()
+    assert [body(each) for each in (upgrade, one, two)] == [again, b"\n".join(broken), b"\n".join(answer("resp_2"))]
+
+
 def test_requests_that_nobody_answers_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that speaks another protocol: the oldest are given up, and it is told once they are too many."""
     monkeypatch.setattr(sockets, "MOST_AWAITED", 3)

@@ -20,10 +20,9 @@ def whole(body: bytes, before: Held) -> bytes:
     Its own tools and system text take the place of those before; where it has none those before stand.
     """
     made = edits.without(body, "thread")
-    made = edits.put(made, ("messages",), b"[" + b",".join((*before.said, *_messages(body))) + b"]")
     for name, value in _own_heads(body) or before.heads:
         made = edits.put(made, (name,), value)
-    return made
+    return edits.put(made, ("messages",), b"[" + b",".join((*before.said, *_messages(body))) + b"]")  # last: it may be very long
 
 
 def held(body: bytes, before: Held, answered: tuple[bytes, ...]) -> Held:

@@ -20,6 +20,15 @@ class _Refusal(msgspec.Struct):
     status_code: int | None = None
 
 
+class _Response(msgspec.Struct):
+    id: str | None = None
+
+
+class _OfResponse(msgspec.Struct):
+    response: _Response | None = None
+
+
+_OF_RESPONSE = msgspec.json.Decoder(_OfResponse)
 _TYPED = msgspec.json.Decoder(_Typed)
 _REFUSAL = msgspec.json.Decoder(_Refusal)
 
@@ -59,3 +68,12 @@ def refusal_status(text: bytes) -> int | None:
         return None
     status = found.status or found.status_code or 0
     return status if 400 <= status <= 599 else None
+
+
+def response_id(text: bytes) -> str | None:
+    """The id of the response that a message is about; None where it names none."""
+    try:
+        found = _OF_RESPONSE.decode(text).response
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return found.id if found else None

@@ -21,11 +21,10 @@ def whole(body: bytes, before: Held) -> bytes:
     Its own tools and instructions take the place of those before; where it has none those before stand.
     """
     items_said = (*before.said, *_said(body))
-    made = edits.without(body, *_OF_THE_SOCKET)
-    made = edits.put(made, ("input",), b"[" + b",".join(items_said) + b"]")
+    made = edits.put(edits.without(body, *_OF_THE_SOCKET), ("stream",), b"true")
     for name, value in _own_heads(body) or before.heads:
         made = edits.put(made, (name,), value)
-    return edits.put(made, ("stream",), b"true")
+    return edits.put(made, ("input",), b"[" + b",".join(items_said) + b"]")  # last: it may be very long
 
 
 def held(body: bytes, before: Held, answered: tuple[bytes, ...]) -> Held:
