@@ -151,9 +151,7 @@ class Socket(asyncio.Protocol):
             self._refuse(refusal.status, self._service.refused(received, refusal))
             return
         begun = self._service.begin(received, done.result())
-        if isinstance(begun, Page):
-            self._refuse(begun.status, begun)
-            return
+        assert isinstance(begun, Sending)  # a page is for token counts, which nobody asks for here
         self._pacing = Pacing(self._service, begun, self._say_text, lambda: self._answered(received, begun))
         self._pacing.go_on()
 

@@ -88,6 +88,12 @@ def test_pings_and_the_end(talk: Talk) -> None:
     assert talk.client.wait_for_end() == b""
 
 
+def test_frames_that_are_none_end_the_socket(talk: Talk) -> None:
+    """With a close frame that says why."""
+    talk.client.socket.sendall(b"\xff\xff\xff\xff\xff\xff")
+    assert talk.client.wait_for_end()[2:4] == (1002).to_bytes(2)
+
+
 def test_a_client_that_leaves_is_noted(tmp_path: Path) -> None:
     """As over HTTP: what was sent by then."""
     truth = tmp_path / "truth.jsonl"
