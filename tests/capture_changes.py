@@ -6,6 +6,7 @@ exchanges; scored by `capture_scores`. The reader is used without the store, so 
 
 import random
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -37,11 +38,19 @@ class Seen:
     id: str
     at_ns: int
     exchange: Exchange
+    seeds: tuple[int, ...] = ()
+    """By which its ids were renamed, in order."""
 
     @property
     def truth(self) -> dict[str, Any] | None:
-        """Its entry, None where the answer key has none."""
-        return _entries(self.name.partition("#")[0]).get(self.id)
+        """Its entry, ids renamed as in the exchange; None where the answer key has none."""
+        entry: dict[str, Any] | None = _entries(self.name.partition("#")[0]).get(self.id)
+        if entry is None or not entry.get("parent") or not entry["parent"]["call"]:
+            return entry
+        call = entry["parent"]["call"].encode()
+        for seed in self.seeds:
+            call = _Renamed(seed).of(call)
+        return entry | {"parent": entry["parent"] | {"call": call.decode()}}
 
 
 type Capture = tuple[Seen, ...]
@@ -159,7 +168,7 @@ def renamed_ids(seed: int) -> Change:
     def changed(seen: Capture) -> Capture:
         chosen = _Renamed(seed)
         swapped = with_bodies(lambda data: _ID.sub(lambda match: chosen.of(match[0]), data))(seen)
-        return tuple(replace(each, exchange=_headers_renamed(each.exchange, chosen)) for each in swapped)
+        return tuple(replace(each, exchange=_headers_renamed(each.exchange, chosen), seeds=(*each.seeds, seed)) for each in swapped)
 
     return changed
 
@@ -276,7 +285,7 @@ def judged(laid: Iterable[tuple[int, Seen]], *, processes: bool = False) -> list
     threads: dict[str, str | None] = {}
     for number, (started_ns, seen) in enumerate(sorted(laid, key=_time), 1):
         truth = seen.truth
-        pid = hash((seen.name, truth and truth["session"])) % 1_000_000 if processes and truth else None
+        pid = zlib.crc32(f"{seen.name} {truth['session']}".encode()) if processes and truth else None
         exchange = replace(
             seen.exchange, id=ExchangeId(number), started_ns=started_ns, ended_ns=seen.exchange.ended_ns or 0, origin=Origin(client_pid=pid)
         )
@@ -292,7 +301,8 @@ def judged(laid: Iterable[tuple[int, Seen]], *, processes: bool = False) -> list
             threads[placement.thread_key] = placement.parent_thread_key
         if truth is not None and truth["kind"] != "ws_upgrade":
             found.append(capture_scores.Judged(seen.name, truth, row))
-    return found
+    started_by = {key: thread.parent_call for key, thread in identity.memory.threads.items()}
+    return [replace(each, parent_call=started_by.get(each.row.thread)) for each in found]
 
 
 def scores(names: Iterable[str], change: Change, lay: Callable[[list[Capture]], list[tuple[int, Seen]]], *, processes: bool = False) -> Any:

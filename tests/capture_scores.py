@@ -13,7 +13,7 @@ from typing import Any
 
 import captures
 
-from storage import exchanges
+from storage import exchanges, thread_rows
 from storage.records import ExchangeRow, Origin
 from storage.trace import Trace
 from storage.writer import Writer
@@ -35,6 +35,8 @@ class Judged:
     name: str
     entry: dict[str, Any]
     row: ExchangeRow
+    parent_call: str | None = None
+    """The tool call that started the thread."""
 
 
 @dataclass
@@ -46,6 +48,8 @@ class Score:
     kinds: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
     parents: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    """The very tool calls that started sub-agents."""
     retries: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     requests: int = 0
@@ -58,6 +62,7 @@ class Score:
             "kinds": _share(self.kinds),
             "states": _share(self.states),
             "parents": _share(self.parents),
+            "calls": _share(self.calls),
             "retries": _f1(self.retries),
         }
 
@@ -105,9 +110,14 @@ def read(folder: Path, names: list[str], *, with_processes: bool = False) -> lis
         writer.close()
         reading.catch_up(trace)
         rows = sorted(exchanges.listing(trace), key=lambda row: row.id)
+        threads = thread_rows.of_threads(trace, sorted({row.thread for row in rows if row.thread is not None}))
     entries = {(name, entry["id"]): entry for name in names for entry in truth[name]["requests"]}
     pairs = zip(order, rows, strict=True)
-    return [Judged(key[0], entries[key], row) for key, row in pairs if key in entries and entries[key]["kind"] != "ws_upgrade"]
+    return [
+        Judged(key[0], entries[key], row, threads[row.thread].parent_call if row.thread is not None else None)
+        for key, row in pairs
+        if key in entries and entries[key]["kind"] != "ws_upgrade"
+    ]
 
 
 def score(judged: list[Judged], wanted: Callable[[str], bool], total: Score) -> None:
@@ -161,6 +171,8 @@ def _singles(total: Score, items: list[Judged]) -> None:
         if parent is not None and entry["kind"] in ("turn", "prewarm"):
             right = row.parent_thread is not None and row.parent_thread == parent.thread
             _judge(total, total.parents, right, f"{where}: parent {row.parent_thread}, is {parent.thread}")
+            if (call := entry["parent"]["call"]) is not None:
+                _judge(total, total.calls, each.parent_call == call, f"{where}: started by {each.parent_call}, is {call}")
 
 
 def _judge(total: Score, counts: Counter[str], right: bool, text: str) -> None:
