@@ -21,7 +21,7 @@ from storage.errors import TraceError
 APPLICATION_ID = 0x504C4844
 """`PLHD` in the file's header: says that this SQLite file is a trace."""
 
-REVISIONS = ("0001", "0002", "0004", "0005")
+REVISIONS = ("0001", "0002", "0004", "0005", "0006")
 """Every schema revision known, oldest first; alembic is imported only when a trace is not at the last."""
 
 _MAGIC = b"SQLite format 3\0"

@@ -87,6 +87,7 @@ def _next(connection: sa.Connection, pace: Pace) -> int:
 def _end_parents(connection: sa.Connection) -> None:
     """Sessions and runs that shall go, and have no exchange any more."""
     over = "SELECT id FROM temp.doomed_sessions WHERE id NOT IN (SELECT session_id FROM calls WHERE session_id IN temp.doomed_sessions)"
+    connection.exec_driver_sql(f"DELETE FROM recall WHERE session_id IN ({over})")
     connection.exec_driver_sql(f"DELETE FROM threads WHERE session_id IN ({over})")
     connection.exec_driver_sql(f"DELETE FROM sessions WHERE id IN ({over})")
     played = "SELECT run_id FROM replayed WHERE run_id IN temp.doomed_runs"

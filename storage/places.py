@@ -1,6 +1,6 @@
 """Where calls were placed, read back: what identity goes on from when new exchanges come."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -33,10 +33,11 @@ _PLACED = (
 )
 
 
-def placements(trace: Trace) -> Iterator[Placement]:
-    """All placements in order of start, as they were saved."""
+def placements(trace: Trace, sessions_wanted: Sequence[int] | None = None) -> Iterator[Placement]:
+    """Placements in order of start, as they were saved: of these sessions, or (None) all."""
+    query = _PLACED if sessions_wanted is None else _PLACED.where(calls.c.session_id.in_(sessions_wanted))
     with trace.engine.connect() as connection:
-        for row in connection.execute(_PLACED):
+        for row in connection.execute(query):
             yield _placement(row)
 
 

@@ -256,6 +256,16 @@ trails = Table(
     comment="What the reader must remember of a placed call to recognise what goes on from it. Derived.",
 )
 
+recall = Table(
+    "recall",
+    metadata,
+    Column("key", Big, primary_key=True, autoincrement=False, comment="of a prompt, an id, a text: equal keys may mean one session"),
+    Column("session_id", Big, primary_key=True, autoincrement=False, comment="a session of which a call has it"),
+    Index(None, "session_id"),
+    comment="By what the reader finds the sessions that a new call may belong to, the reader's own. Derived.",
+    sqlite_with_rowid=False,
+)
+
 media = Table(
     "media",
     metadata,

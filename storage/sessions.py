@@ -1,6 +1,7 @@
 """Derived rows: calls with their places, sessions and threads. Rebuilt by `reread`; ids and the user's names outlast that."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,7 +11,7 @@ from storage.errors import NotFoundError
 from storage.keys import Keys
 from storage.numbering import Numbering
 from storage.records import ExchangeId, Placement, Reading, SessionRow
-from storage.schema import calls, element_media, exchanges, ideal, media, sessions, signal_values, signals, threads, trails
+from storage.schema import calls, element_media, exchanges, ideal, media, recall, sessions, signal_values, signals, threads, trails
 from storage.signal_rows import Signals
 from storage.trace import Trace
 
@@ -25,8 +26,17 @@ _SET_PLACE = (
 )
 
 
-def save(trace: Trace, readings: Sequence[Reading], placements: Sequence[Placement], reader_version: int) -> None:
-    """Stores readings (each replaces what was read before of its exchange) and placements of calls already read. One transaction."""
+def save(
+    trace: Trace,
+    readings: Sequence[Reading],
+    placements: Sequence[Placement],
+    reader_version: int,
+    recalled_by: Mapping[ExchangeId, Iterable[int]] = MappingProxyType({}),
+) -> None:
+    """Stores readings (each replaces what was read before of its exchange) and placements of calls already read. One transaction.
+
+    `recalled_by`: keys by which the sessions of these exchanges are found again (`trails.sessions_with`).
+    """
     with trace.engine.begin() as connection:
         database.take_write_lock(connection)
         numbering = Numbering()
@@ -46,7 +56,15 @@ def save(trace: Trace, readings: Sequence[Reading], placements: Sequence[Placeme
             Signals(connection, numbering).save(readings)
         if placements:
             keys = Keys(connection, numbering, there)
-            connection.execute(_SET_PLACE, [_renamed(placement.exchange_id, keys.place(placement)) for placement in placements])
+            placed = {placement.exchange_id: keys.place(placement) for placement in placements}
+            connection.execute(_SET_PLACE, [_renamed(number, values) for number, values in placed.items()])
+            _save_keys(connection, {(key, placed[number]["session_id"]) for number, found in recalled_by.items() for key in found})
+
+
+def _save_keys(connection: sa.Connection, pairs: set[tuple[int, int]]) -> None:
+    if pairs:
+        rows = [{"key": key, "session_id": session} for key, session in sorted(pairs)]
+        connection.execute(sa.insert(recall).prefix_with("OR IGNORE"), rows)
 
 
 def _renamed(exchange: ExchangeId, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +76,7 @@ def forget(trace: Trace) -> None:
     """Drops all derived rows. Sessions and threads keep their ids for their keys, sessions their names."""
     with trace.engine.begin() as connection:
         database.take_write_lock(connection)
-        for table in (ideal, trails, signals, signal_values, calls, element_media, media):
+        for table in (ideal, trails, recall, signals, signal_values, calls, element_media, media):
             connection.execute(sa.delete(table))
         unknown = ("parent_thread_id", "parent_exchange_id", "parent_call", "mode", "joined_exchange_id")
         connection.execute(sa.update(threads).values(dict.fromkeys(unknown)))

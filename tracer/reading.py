@@ -15,7 +15,7 @@ from storage import decisions, derived, exchange_rows, exchanges, media_rows, pl
 from storage.errors import DamagedError, NotFoundError
 from storage.records import ExchangeId, Reading, State
 from storage.trace import Trace
-from tracer.identity import Cut, Identity, Merge, Trail, Verdict
+from tracer.identity import Cut, Identity, Merge, Sighting, Trail, Verdict, recalling
 from tracer.prompts import Prompt, Prompts
 from tracer.sightings import sighted
 
@@ -23,6 +23,8 @@ READER_VERSION = 3
 """Raise it when what is derived changes: everything is then read again when it is next asked for."""
 
 _BATCH = 128
+_MOST_ASKED = 1 << 20
+_SESSIONS_AT_ONCE = 400
 _HINTS = get_type_hints(Trail)
 _KEPT = tuple(field.name for field in fields(Trail) if field.name != "placement")
 _PACK = msgspec.msgpack.Encoder()
@@ -34,13 +36,13 @@ def catch_up(trace: Trace) -> int:
     unread = exchanges.unread(trace, READER_VERSION)
     if not unread:
         return 0
-    identity = Identity(_remembered(trace, frozenset(unread)), _verdicts(trace))
+    recall = _Recall(trace, Identity(verdicts=_verdicts(trace)), unread)
     prompts = Prompts(trace)
     replays = trails.replays(trace, unread)
 
     def read() -> None:
         for some in batched(unread, _BATCH):
-            _read(trace, identity, replays, _whole(trace, prompts, some))
+            _read(trace, recall, replays, _whole(trace, prompts, some))
             media_rows.save(trace, prompts.new_media())
 
     return len(unread) if derived.kept(trace, read) else 0
@@ -65,26 +67,59 @@ def _whole(trace: Trace, prompts: Prompts, some: Sequence[ExchangeId]) -> list[t
         return []
 
 
-def _read(trace: Trace, identity: Identity, replays: Collection[ExchangeId], batch: Iterable[tuple[exchanges.Framed, Prompt]]) -> None:
+def _read(trace: Trace, recall: "_Recall", replays: Collection[ExchangeId], batch: Iterable[tuple[exchanges.Framed, Prompt]]) -> None:
     """One batch, saved at its end. Trails first: whatever happens, a call that counts as read is remembered.
 
     A replay is read and not placed: it stands where the call stands that it repeats.
     """
     found = [sighted(framed.exchange, prompt, framed.decoded_sha256) for framed, prompt in batch]
-    placed = [identity.place(each.sighting) for each in found if each.sighting and each.reading.exchange_id not in replays]
+    sightings = [each.sighting for each in found if each.sighting and each.reading.exchange_id not in replays]
+    recall.what_matters_to(sightings)
+    identity = recall.identity
+    placed = [identity.place(sighting) for sighting in sightings]
     trails.save(trace, {trail.id: _packed(trail) for trail in placed})
     placements = [trail.placement for trail in placed] + identity.corrections()
-    sessions.save(trace, [each.reading for each in found], placements, READER_VERSION)
+    keys = {trail.id: tuple(recalling.of_trail(trail)) for trail in placed}
+    sessions.save(trace, [each.reading for each in found], placements, READER_VERSION, keys)
 
 
-def _remembered(trace: Trace, unread: Collection[ExchangeId]) -> Iterator[Trail]:
-    """What was placed before, in order of start."""
-    contents = dict(trails.load(trace, READER_VERSION))
-    for placement in places.placements(trace):
-        content = contents.get(placement.exchange_id)
-        if content is not None and placement.exchange_id not in unread:
-            kept = _UNPACK.decode(content)
-            yield Trail(placement=placement, **dict(zip(_KEPT, kept, strict=True)))
+class _Recall:
+    """Brings into memory what was placed before, as far as it can matter: sessions used last, and those that share a key with a call."""
+
+    def __init__(self, trace: Trace, identity: Identity, unread: Sequence[ExchangeId]) -> None:
+        self.identity = identity
+        self._trace = trace
+        self._unread = frozenset(unread)
+        self._known: set[int] = set()
+        self._asked: set[int] = set()
+        self._is_needed = trails.are_kept(trace)
+
+    def what_matters_to(self, sightings: Sequence[Sighting]) -> None:
+        """Looks for what these calls may go on from."""
+        if not self._is_needed or not sightings:
+            return
+        if not self._known:
+            self._bring(trails.recent_sessions(self._trace, max(sighting.started_ns for sighting in sightings)))
+        keys = {key for sighting in sightings for key in recalling.of_sighting(sighting)} - self._asked
+        if len(self._asked) > _MOST_ASKED:
+            self._asked.clear()
+        self._asked |= keys
+        self._bring(trails.sessions_with(self._trace, keys))
+
+    def _bring(self, wanted: Collection[int]) -> None:
+        """Whole sessions, but for what is read again: that is placed anew."""
+        missing = sorted(set(wanted) - self._known)
+        self._known.update(missing)
+        for some in batched(missing, _SESSIONS_AT_ONCE):
+            self.identity.recall(self._remembered(some))
+
+    def _remembered(self, some: Sequence[int]) -> Iterator[Trail]:
+        contents = dict(trails.load(self._trace, READER_VERSION, some))
+        for placement in places.placements(self._trace, some):
+            content = contents.get(placement.exchange_id)
+            if content is not None and placement.exchange_id not in self._unread:
+                kept = _UNPACK.decode(content)
+                yield Trail(placement=placement, **dict(zip(_KEPT, kept, strict=True)))
 
 
 def _verdicts(trace: Trace) -> tuple[Verdict, ...]:

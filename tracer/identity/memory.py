@@ -7,11 +7,14 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from storage.records import ExchangeId, Join, Placement
 from tracer.identity.canonical import View
 from tracer.identity.kinds import THREAD_KINDS
 
+_RECENT_SESSIONS = 64
+"""How many of a client's sessions are looked at, the one used last first."""
 _SAME_STATE = 32
 """How many exchanges with one and the same prompt are looked at: the newest."""
 
@@ -146,6 +149,7 @@ class Known:
     last_turn: Trail | None = None
     """The latest that was read; for what its turns look like."""
     offers_tools: bool = False
+    last_ns: int = 0
     side: Trail | None = None
     """The call that opened it, where that was none of the conversation."""
 
@@ -157,7 +161,7 @@ class Memory:
         self.trails: dict[ExchangeId, Trail] = {}
         self.threads: dict[str, Thread] = {}
         self.sessions: dict[str, Known] = {}
-        self.recent: dict[str | None, list[str]] = defaultdict(list)
+        self.recent: dict[str | None, dict[str, None]] = defaultdict(dict)
         """Session keys of a client, the one used last at the end."""
         self.aliases: dict[str, str] = {}
         self.states: dict[bytes, list[ExchangeId]] = defaultdict(list)
@@ -169,8 +173,18 @@ class Memory:
         self.joined: set[ExchangeId] = set()
         self.corrections: dict[ExchangeId, Placement] = {}
 
-    def remember(self, trail: Trail) -> None:
-        """Takes a placed exchange into every index."""
+    def recall(self, trails: Iterable[Trail]) -> None:
+        """Takes in what was placed before, of whole sessions that are not here yet: it stands before what is."""
+        clients = set[str | None]()
+        for trail in trails:
+            if trail.id not in self.trails:
+                self.remember(trail, is_old=True)
+                clients.add(self.sessions[trail.placement.session_key].client)
+        for client in clients:
+            self.recent[client] = dict.fromkeys(sorted(self.recent[client], key=lambda key: self.sessions[key].last_ns))
+
+    def remember(self, trail: Trail, *, is_old: bool = False) -> None:
+        """Takes a placed exchange into every index. `is_old`: it may be older than what stands there."""
         placement = trail.placement
         self.trails[trail.id] = trail
         thread = self._thread(placement)
@@ -182,6 +196,8 @@ class Memory:
         for alias in trail.aliases:
             self.aliases.setdefault(alias, trail.found_in or placement.session_key)
         self._index(trail)
+        if is_old:
+            self._put_in_order(trail)
         if placement.retry_of is not None:
             self.retried.add(placement.retry_of)
         self.joined.update(placement.after)
@@ -219,10 +235,9 @@ class Memory:
         if not known.has_turns and known.side is None:
             known.side = trail
         order = self.recent[known.client]
-        if not order or order[-1] != known.key:
-            if known.key in order[-64:]:
-                order.remove(known.key)
-            order.append(known.key)
+        order.pop(known.key, None)
+        order[known.key] = None
+        known.last_ns = max(known.last_ns, trail.started_ns)
 
     def _index(self, trail: Trail) -> None:
         if trail.state:
@@ -230,13 +245,23 @@ class Memory:
             same.append(trail.id)
             del same[:-_SAME_STATE]
         for token in (*trail.reply_tokens, *trail.fresh_tokens):
-            self.tokens[token] = trail.id
+            self._newest(self.tokens, token, trail)
         if trail.response_id:
-            self.responses[trail.response_id] = trail.id
+            self._newest(self.responses, trail.response_id, trail)
         if trail.said and trail.reply_text and trail.kind in THREAD_KINDS:
             told = self.pairs[(trail.said, trail.reply_text)]
             told.append(trail.id)
             del told[:-_SAME_STATE]
+
+    def _newest(self, index: dict[str, ExchangeId], name: str, trail: Trail) -> None:
+        known = self.trails.get(index.get(name, trail.id))
+        if known is None or _order(known) <= _order(trail):
+            index[name] = trail.id
+
+    def _put_in_order(self, trail: Trail) -> None:
+        for same in (self.states.get(trail.state), self.pairs.get((trail.said, trail.reply_text))):
+            if same is not None and len(same) > 1:
+                same.sort(key=lambda number: _order(self.trails[number]))
 
     def _renumber(self, thread: Thread, kind: str) -> None:
         """An exchange was read after later ones of its thread: their numbers move."""
@@ -260,8 +285,7 @@ class Memory:
 
     def sessions_of(self, client: str | None, pid: str | None) -> list[Known]:
         """The client's sessions, the one used last first; those of the same process before all others."""
-        keys = self.recent[client][-64:][::-1]
-        found = [self.sessions[key] for key in keys]
+        found = [self.sessions[key] for key in islice(reversed(self.recent[client]), _RECENT_SESSIONS)]
         if pid is not None:
             found.sort(key=lambda known: pid not in known.pids)
         return found

@@ -52,6 +52,11 @@ class Identity:
             self.memory.remember(trail)
         self.memory.corrections.clear()
 
+    def recall(self, trails: Iterable[Trail]) -> None:
+        """Remembers what was placed before, whole sessions at a time."""
+        self.memory.recall(trails)
+        self.memory.corrections.clear()
+
     def place(self, sighting: Sighting) -> Trail:
         """Where the exchange belongs, and what is remembered of it."""
         if is_aside(self.memory, sighting):
